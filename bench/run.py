@@ -1,0 +1,361 @@
+"""``python -m bench.run``: rlnlp's PPO beside TRL's, the same work, one thread, in one run. See bench/README.md.
+
+Each system is a long-lived process that does one iteration when asked. Rounds ask every system once, in an order that
+turns round each time, so that a slow minute of the machine hits all of them; ratios are taken within a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.metadata
+import json
+import math
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from bench import work
+
+ROOT = Path(__file__).resolve().parent.parent
+PRIVATE = ROOT / ".bench"  # ignored: the peer's packages and the workers' logs
+LOCK = ROOT / "bench" / "requirements-bench.lock"
+PEER = "TRL"
+SYSTEMS = {
+    PEER: {"module": "bench.peer_trl", "networks": 3, "value": "separate"},
+    "rlnlp": {"module": "bench.ours", "networks": 3, "value": "separate"},
+    "rlnlp, shared trunk": {"module": "bench.ours", "networks": 2, "value": "shared"},
+}
+CASES = {  # epochs: how many of the five are timed; rounds and memory (GB, all systems alive at once) by default
+    "tiny": {"shape": "tiny", "prompt": "padded", "epochs": 5, "rounds": 20, "warmup": 3, "memory": 3},
+    "tiny-full": {"shape": "tiny", "prompt": "full", "epochs": 5, "rounds": 10, "warmup": 3, "memory": 3},
+    "117m": {"shape": "117m", "prompt": "padded", "epochs": 1, "rounds": 6, "warmup": 1, "memory": 19},
+    "117m-full": {"shape": "117m", "prompt": "full", "epochs": 1, "rounds": 6, "warmup": 1, "memory": 19},
+}
+TITLES = {
+    "tiny": "GPT-2 2x128, vocabulary 1,000", "tiny-full": "GPT-2 2x128, five real prompt tokens instead of 4 PAD + EOS",
+    "117m": "GPT-2 117M shape, random weights", "117m-full": "GPT-2 117M shape, five real prompt tokens",
+}
+TARGETS = {("tiny", "rlnlp"): 1.25, ("117m", "rlnlp"): 0.95, ("tiny", "rlnlp, shared trunk"): 1.5, ("117m", "rlnlp, shared trunk"): 1.5}
+
+
+# ---- the peer's packages -------------------------------------------------------------------------------------------
+
+def install_peer() -> None:
+    """Install the locked packages into .bench/site unless that has been done; raises ``RuntimeError`` if it fails."""
+    stamp, wanted = PRIVATE / "site" / "installed.txt", hashlib.sha256(LOCK.read_bytes()).hexdigest()
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    PRIVATE.mkdir(exist_ok=True)
+    (PRIVATE / ".gitignore").write_text("*\n")
+    options = ["install", "--quiet", "--no-deps", "--require-hashes", "--target", str(PRIVATE / "site"), "-r", str(LOCK)]
+    tools = [[sys.executable, "-m", "pip"], ["uv", "pip"], [sys.executable, "-m", "uv", "pip"]]
+    failures = []
+    for tool in tools:
+        try:
+            done = subprocess.run([*tool, *options], capture_output=True, text=True)
+        except FileNotFoundError:
+            continue
+        if done.returncode == 0:
+            stamp.write_text(wanted)
+            return
+        failures.append(done.stderr.strip()[-500:])
+    raise RuntimeError("the peer could not be installed (--no-peer measures rlnlp alone):\n" + "\n".join(failures))
+
+
+# ---- workers -------------------------------------------------------------------------------------------------------
+
+class Worker:
+    """One system, loaded and waiting; ``iterate`` returns the seconds, the peak memory and the counts of one iteration."""
+
+    def __init__(self, system: str, case: dict, core: int):
+        job = {k: case[k] for k in ("shape", "prompt", "epochs")} | {"value": SYSTEMS[system]["value"], "core": core}
+        self.system, self.log = system, PRIVATE / "logs" / f"{system.replace(', ', '-').replace(' ', '-')}.log"
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", SYSTEMS[system]["module"], json.dumps(job)], cwd=ROOT, env=environment(system == PEER),
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log.open("w"), text=True, bufsize=1,
+        )
+        self.facts = self._read()
+
+    def iterate(self) -> dict:
+        self.process.stdin.write("go\n")
+        return self._read()
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait()
+
+    def _read(self) -> dict:
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{self.system} stopped; the end of its log:\n" + self.log.read_text()[-3000:])
+        return json.loads(line)
+
+
+def environment(peer: bool) -> dict[str, str]:
+    """The workers' environment: one thread, no hub, and the peer's packages for the peer only."""
+    threads = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    quiet = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONHASHSEED": "0"}
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    return inherited | threads | quiet | ({"PYTHONPATH": str(PRIVATE / "site")} if peer else {})
+
+
+def measure(case: dict, systems: list[str], rounds: int, core: int) -> dict:
+    """{system: {"facts": ..., "rows": [one per round]}}; warm-up iterations are done and not kept."""
+    workers = []
+    try:
+        for system in systems:
+            say(f"  loading {system}")
+            workers.append(Worker(system, case, core))
+        out = {w.system: {"facts": w.facts, "rows": []} for w in workers}
+        for number in range(-case["warmup"], rounds):
+            for worker in workers if number % 2 == 0 else reversed(workers):
+                row = worker.iterate()
+                if number >= 0:
+                    out[worker.system]["rows"].append(row)
+            say(f"  round {number + 1} of {rounds}" if number >= 0 else "  warm-up")
+        return out
+    finally:
+        for worker in workers:
+            worker.close()
+
+
+# ---- numbers -------------------------------------------------------------------------------------------------------
+
+def seconds(row: dict, part: str, clock: str, scale: float) -> float:
+    """Seconds of a part of one iteration of five epochs; ``scale`` = 5 / timed epochs multiplies the epochs only."""
+    spans = {span: value[clock] for span, value in row["seconds"].items()}
+    update = spans["update"] * scale + spans["rest"]
+    return {"rollout": spans["rollout"], "update": update, "iteration": spans["rollout"] + update}[part]
+
+
+def median_interval(values: list[float], level: float = 0.95) -> tuple[float, float, float, float]:
+    """(median, low, high, coverage): the narrowest pair of order statistics that covers the median with at least ``level``.
+
+    Distribution-free: k-th smallest and k-th largest of n cover it with probability 1 - 2 P(Binomial(n, 1/2) < k). With
+    too few values for the level (n < 6 at 95 %) these are the smallest and the largest, and coverage says what they give.
+    """
+    ordered, n = sorted(values), len(values)
+    missed = [2 * sum(math.comb(n, i) for i in range(k)) / 2**n for k in range(1, n // 2 + 1)] or [1.0]
+    k = max((k for k, miss in enumerate(missed, 1) if miss <= 1 - level), default=1)
+    return statistics.median(ordered), ordered[k - 1], ordered[-k], 1 - missed[k - 1]
+
+
+def summarise(name: str, case: dict, measured: dict, peer: dict | None) -> list[dict]:
+    """One record per system: medians, tokens per second, peak memory, and the ratio to the peer within rounds."""
+    scale, records = work.EPOCHS / case["epochs"], []
+    for system, data in measured.items():
+        rows = data["rows"]
+        record = {"case": name, "system": system, "rounds": len(rows), **data["facts"], "peak_mb": rows[-1]["peak_mb"]}
+        for clock in ("cpu", "wall"):
+            medians = {
+                part: statistics.median(seconds(r, part, clock, scale) for r in rows)
+                for part in ("rollout", "update", "iteration")
+            }
+            record[clock] = {
+                "seconds": medians, "tokens_per_s": {part: work.TOKENS / value for part, value in medians.items()}
+            }
+            if peer and system != PEER:
+                ratios = [
+                    seconds(p, "iteration", clock, scale) / seconds(r, "iteration", clock, scale)
+                    for p, r in zip(peer["rows"], rows)
+                ]
+                record[clock]["ratio"] = dict(zip(("median", "low", "high", "coverage"), median_interval(ratios)))
+        if peer and system != PEER:
+            record["peak_ratio"] = record["peak_mb"] / peer["rows"][-1]["peak_mb"]
+            target = TARGETS.get((name, system))
+            record["target"] = target
+            record["met"] = target and record["cpu"]["ratio"]["median"] >= target
+        record["rows"] = rows
+        records.append(record)
+    return records
+
+
+def equal_work(case: dict, measured: dict) -> list[tuple[str, bool, str]]:
+    """(what was checked, held, what was found per system) for every iteration of every system."""
+    shared = {system: SYSTEMS[system]["value"] == "shared" for system in measured}
+
+    def counted(name: str):
+        return {s: sorted({row["checks"].get(name, 0) for row in data["rows"]}) for s, data in measured.items()}
+
+    def check(what: str, found: dict, expected: dict | int | list):
+        wanted = expected if isinstance(expected, dict) else {s: expected for s in measured}
+        held = all(found[s] == (v if isinstance(v, list) else [v]) for s, v in wanted.items())
+        values = ["/".join(f"{v:,}" if isinstance(v, int) else str(v) for v in found[s]) for s in measured]
+        return what, held, values[0] if len(set(values)) == 1 else "; ".join(f"{s} {v}" for s, v in zip(measured, values))
+
+    facts = {s: data["facts"] for s, data in measured.items()}
+    size = next(iter(facts.values()))["policy_parameters"]
+    rows = work.EPISODES * case["epochs"]
+    return [
+        check("episodes given to the reward function", counted("episodes"), work.EPISODES),
+        check("response tokens (20 in every episode)", counted("tokens"), work.TOKENS),
+        check("EOS among them", counted("eos_tokens"), 0),
+        check("optimizer steps", counted("optimizer_steps"), work.MINIBATCHES * case["epochs"]),
+        check("episodes trained on by the policy", counted("policy_rows_trained"), rows),
+        check("episodes trained on by a value network", counted("value_rows_trained"), {s: 0 if shared[s] else rows for s in measured}),
+        check("networks", {s: [f["networks"]] for s, f in facts.items()}, {s: SYSTEMS[s]["networks"] for s in measured}),
+        check("precision of all weights", {s: f["precision"] for s, f in facts.items()}, ["float32"]),
+        check("policy parameters", {s: [f["policy_parameters"]] for s, f in facts.items()}, size),
+    ]
+
+
+def positions(case: dict, measured: dict) -> str:
+    """Positions per episode in a training pass: not equal, and said so."""
+    rows = work.EPISODES * case["epochs"]
+    return ", ".join(
+        f"{system} {data['rows'][0]['checks']['policy_positions_trained'] / rows:g}" for system, data in measured.items()
+    )
+
+
+# ---- report --------------------------------------------------------------------------------------------------------
+
+def machine(records: list[dict]) -> dict:
+    """What the numbers depend on; no host name and no path."""
+    model = platform.processor() or platform.machine()
+    try:
+        model = next(line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
+    except (OSError, StopIteration):
+        pass
+    versions = {name: importlib.metadata.version(name) for name in ("torch", "transformers", "numpy")}
+    for found in importlib.metadata.distributions(path=[str(PRIVATE / "site")]):
+        if found.name in ("trl", "accelerate") and any(r["system"] == PEER for r in records):
+            versions[found.name] = found.version
+    return {
+        "cpu": model, "vector_unit": records[0]["cpu_capability"], "cores": os.cpu_count(), "memory_gb": memory_gb("MemTotal"),
+        "system": f"{platform.system()} {platform.machine()}", "python": platform.python_version(), **versions,
+    }
+
+
+def memory_gb(field: str) -> float | None:
+    """A field of /proc/meminfo in GB; None where the system has no such file."""
+    try:
+        return next(round(int(line.split()[1]) * 1024 / 1e9, 1) for line in open("/proc/meminfo") if line.startswith(field))
+    except (OSError, StopIteration):
+        return None
+
+
+def markdown(report: dict) -> str:
+    """The report as text."""
+    m = report["machine"]
+    known = {name: m[name] for name in ("torch", "transformers", "trl", "accelerate", "numpy", "python") if name in m}
+    text = [
+        "# Speed and memory of PPO: rlnlp beside TRL", "",
+        f"{m['cpu']} ({m['vector_unit']}), {m['cores']} cores, {m['memory_gb']} GB, {m['system']}. "
+        + ", ".join(f"{name} {version}" for name, version in known.items())
+        + f". Load average when it began: {report['load_at_start']}.", "",
+        f"Work per iteration: {work.EPISODES} episodes x {work.NEW_TOKENS} new tokens from a 5-token prompt "
+        f"({work.PADDING} PAD + EOS), EOS blocked, a Python reward on strings, {work.EPOCHS} epochs x {work.MINIBATCHES} "
+        "minibatches. fp32. Every system is a process pinned to the same one core, one thread; they take turns.", "",
+        "Seconds are medians over rounds after warm-up. `x TRL` is TRL's seconds over ours within a round: median [interval]. "
+        "Targets are judged on CPU seconds, which other load disturbs less; on an idle core wall is the same.", "",
+    ]
+    for case in report["cases"]:
+        scaled = "" if case["epochs"] == work.EPOCHS else (
+            f" **Timed: rollout and {case['epochs']} of {work.EPOCHS} epochs; the update is that epoch's time x {work.EPOCHS}.**"
+        )
+        text += [f"## {TITLES[case['name']]}", "", f"{case['rounds']} rounds.{scaled}", ""]
+        text += [
+            "| system | networks | rollout tok/s | update tok/s | iteration tok/s | CPU s | wall s | x TRL (CPU) | x TRL (wall) "
+            "| target | peak MB |",
+            "|---|---|---|---|---|---|---|---|---|---|---|",
+        ]
+        for r in case["systems"]:
+            rate, spent = r["cpu"]["tokens_per_s"], r["cpu"]["seconds"]
+            ratios = [
+                f"{x['median']:.2f} [{x['low']:.2f}, {x['high']:.2f}]" if (x := r[clock].get("ratio")) else ""
+                for clock in ("cpu", "wall")
+            ]
+            target = f"{r['target']} {'met' if r['met'] else 'MISSED'}" if r.get("target") else ""
+            memory = f"{r['peak_mb']:.0f}" + (f" ({r['peak_ratio']:.2f} x TRL)" if "peak_ratio" in r else "")
+            text.append(
+                f"| {r['system']} | {r['networks']} | {rate['rollout']:.4g} | {rate['update']:.4g} | {rate['iteration']:.4g} "
+                f"| {spent['iteration']:.3g} ({spent['rollout']:.3g} + {spent['update']:.3g}) "
+                f"| {r['wall']['seconds']['iteration']:.3g} | {ratios[0]} | {ratios[1]} | {target} | {memory} |"
+            )
+        coverage = next((r["cpu"]["ratio"]["coverage"] for r in case["systems"] if "ratio" in r["cpu"]), None)
+        if coverage:
+            text += ["", f"tok/s are per CPU second. Intervals: order statistics, coverage {coverage:.1%}."]
+        text += ["", "Equal work, checked in every measured iteration:", ""]
+        for check in case["checks"]:
+            text += [f"- {line['what']}: {line['found']}{'' if line['held'] else ' **NOT EQUAL**'}" for line in check["lines"]]
+            text += [
+                f"- not equal, and part of the difference: positions per episode in a training pass: {check['positions']} "
+                "(rlnlp drops columns that are padding in every row, and the last token, which predicts nothing)"
+            ]
+        text += [""]
+    return "\n".join(text)
+
+
+def say(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__.split("\n")[0])
+    parser.add_argument("--shapes", default="tiny,tiny-full,117m", help=f"any of {','.join(CASES)}")
+    parser.add_argument("--pairs", type=int, help="measured rounds per shape (default 20, 10, 6, 6)")
+    parser.add_argument("--quick", action="store_true", help="tiny only, 5 rounds, nothing written unless --out is given")
+    parser.add_argument("--no-peer", action="store_true", help="rlnlp alone")
+    parser.add_argument("--apart", action="store_true", help="never more than two systems in memory (default: if it is short)")
+    parser.add_argument("--core", type=int, help="core to run on (default: the last one allowed)")
+    parser.add_argument("--out", type=Path, help="folder for bench.md and bench.json (default reports/bench)")
+    parser.add_argument("--profile", action="store_true", help="where the time of rlnlp's iteration goes; measures nothing else")
+    parser.add_argument("--value", default="separate", choices=("separate", "shared"), help="for --profile")
+    options = parser.parse_args()
+    names = ["tiny"] if options.quick else options.shapes.split(",")
+    for name in names:
+        if name not in CASES:
+            parser.error(f"--shapes: expected any of {', '.join(CASES)}, got {name!r}")
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
+    core = max(allowed) if options.core is None else options.core
+
+    if options.profile:
+        for name in names[:1]:
+            job = {k: CASES[name][k] for k in ("shape", "prompt", "epochs")} | {"value": options.value, "core": core}
+            job["profile"] = 1 if "117m" in name else 5
+            return subprocess.run([sys.executable, "-m", "bench.ours", json.dumps(job)], cwd=ROOT, env=environment(False)).returncode
+
+    PRIVATE.mkdir(exist_ok=True)
+    (PRIVATE / ".gitignore").write_text("*\n")
+    if not options.no_peer:
+        install_peer()
+    load, cases, wrong = f"{os.getloadavg()[0]:.1f}", [], False
+    ours = [s for s in SYSTEMS if s != PEER]
+    for name in names:
+        case = CASES[name]
+        rounds = options.pairs or (5 if options.quick else case["rounds"])
+        short = (memory_gb("MemAvailable") or math.inf) < case["memory"]
+        groups = [[s] for s in ours] if options.no_peer else [[PEER, *ours]]
+        if not options.no_peer and (options.apart or short):
+            groups = [[PEER, s] for s in ours]
+        say(f"{TITLES[name]}: {rounds} rounds" + (" (systems two by two)" if len(groups) > 1 else ""))
+        systems, checks = [], []
+        for group in groups:
+            measured = measure(case, group, rounds, core)
+            records = summarise(name, case, measured, measured.get(PEER))
+            systems += [r for r in records if r["system"] not in {s["system"] for s in systems}]
+            lines = [dict(zip(("what", "held", "found"), line)) for line in equal_work(case, measured)]
+            wrong |= not all(line["held"] for line in lines)
+            checks.append({"systems": group, "lines": lines, "positions": positions(case, measured)})
+        cases.append({"name": name, **case, "rounds": rounds, "systems": systems, "checks": checks})
+
+    report = {"machine": machine(cases[0]["systems"]), "load_at_start": load, "cases": cases}
+    text = markdown(report)
+    print(text)
+    out = options.out or (None if options.quick else ROOT / "reports" / "bench")
+    if out:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "bench.md").write_text(text)
+        (out / "bench.json").write_text(json.dumps(report, indent=1) + "\n")
+    if wrong:
+        say("the systems did not do equal work: see NOT EQUAL above")
+    return int(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

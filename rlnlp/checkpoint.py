@@ -1,0 +1,61 @@
+"""A learner's state as plain tensors and plain numbers, and back: what a resume needs, without pickle."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+def _weights(module: nn.Module) -> dict[str, Tensor]:
+    return {**dict(module.named_parameters()), **dict(module.named_buffers())}  # tied weights once
+
+
+def pack(state: Any) -> tuple[dict[str, Tensor], dict[str, float]]:
+    """(tensors, numbers) of a state dataclass: networks, optimiser, KL controller and counters.
+
+    The frozen ``reference`` is left out: ``init`` makes it again from the same base model.
+    """
+    tensors, numbers = {}, {}
+    for f in dataclasses.fields(state):
+        value = getattr(state, f.name)
+        if f.name == "reference":
+            continue
+        if isinstance(value, nn.Module):
+            tensors.update({f"{f.name}.{k}": v.detach().clone().contiguous() for k, v in _weights(value).items()})
+        elif isinstance(value, torch.optim.Optimizer):
+            for index, slots in value.state_dict()["state"].items():
+                tensors.update({f"{f.name}.{index}.{k}": torch.as_tensor(v).clone() for k, v in slots.items()})
+        elif hasattr(value, "state"):
+            numbers.update({f"{f.name}.{k}": v for k, v in value.state().items()})
+        elif isinstance(value, int):
+            numbers[f.name] = value
+    return tensors, numbers
+
+
+@torch.no_grad()
+def unpack(state: Any, tensors: dict[str, Tensor], numbers: dict[str, float]) -> None:
+    """Put what ``pack`` returned into a state freshly made by ``init`` with the same arguments.
+
+    Raises ``KeyError`` or ``RuntimeError`` where names or shapes differ.
+    """
+    for f in dataclasses.fields(state):
+        value = getattr(state, f.name)
+        mine = {k.removeprefix(f.name + "."): v for k, v in tensors.items() if k.startswith(f.name + ".")}
+        if f.name == "reference":
+            continue
+        if isinstance(value, nn.Module):
+            for name, weight in _weights(value).items():
+                weight.copy_(mine[name])
+        elif isinstance(value, torch.optim.Optimizer):
+            slots: dict[int, dict[str, Tensor]] = {}
+            for key, tensor in mine.items():
+                index, name = key.split(".", 1)
+                slots.setdefault(int(index), {})[name] = tensor.clone()
+            value.load_state_dict({"state": slots, "param_groups": value.state_dict()["param_groups"]})
+        elif hasattr(value, "state"):
+            value.restore({k.removeprefix(f.name + "."): v for k, v in numbers.items() if k.startswith(f.name + ".")})
+        elif isinstance(value, int):
+            setattr(state, f.name, numbers[f.name])

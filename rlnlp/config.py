@@ -1,0 +1,644 @@
+"""`params.yaml` to frozen, validated settings; every problem in the file is reported at once, before any work starts.
+
+    params = load()                                   # ./params.yaml
+    params = load(**{"learner.gamma": 1.0})           # with an override, by dotted name
+    config = params.learner_config("ppo_kl_default", tuned={"learning_rate": 1e-3})
+
+`python -m rlnlp.config check params.yaml build/checked.txt` is the first stage of the pipeline.
+YAML 1.2 rules (as DVC reads it): `1e-4` is a number, `on` is text; a key given twice is an error.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import pydantic
+from pydantic import Field, PrivateAttr
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from rlnlp.settings import ConfigError, Settings
+
+ALGORITHMS = ("ppo", "nlpo")
+RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+
+class Bring(Settings):
+    """Bring your own: empty text means "made inside the pipeline"."""
+
+    model: str = Field("", description="policy to start from: folder saved by save_pretrained, or hub id")
+    reward: str = Field("", description='"path/to/file.py:function", or a classifier\'s folder or hub id')
+    prompts: str = Field(
+        "", description="CSV file with columns prompt[, reference[, split]]; replaces the task's prompts"
+    )
+
+
+class Task(Settings):
+    """What is generated from, and how many examples of each kind a draw holds."""
+
+    name: Literal["generated_reviews", "imdb", "csv"] = Field(description="a key of rlnlp.tasks.TASKS")
+    language_model_reviews: int = Field(ge=1, description="reviews the base model is trained on")
+    language_model_validation_reviews: int = Field(ge=1, description="reviews for validation bits per byte")
+    evaluator_reviews: int = Field(
+        ge=1, description="reviews of another corpus draw, for the reference model used in evaluation only"
+    )
+    reward_reviews: int = Field(ge=2, description="labelled reviews the reward model is trained on")
+    reward_validation_reviews: int = Field(ge=2, description="labelled reviews for the reward model's accuracy")
+    judge_reviews: int = Field(ge=2, description="labelled reviews for the judge, disjoint from the reward model's")
+    prompt_tokens: int = Field(ge=1, description="tokens; longest prompt the policy sees (64 on IMDB: paper, Table 4)")
+    train_prompts: int = Field(ge=1, description="prompts that episodes start from")
+    validation_prompts: int = Field(ge=1, description="prompts for learning curves and for choosing settings")
+    test_prompts: int = Field(ge=1, description="prompts used once, at the final checkpoint (5,000 in the paper)")
+
+
+class LanguageModel(Settings):
+    """A GPT-2-shaped model trained from scratch; ignored where bring.model is set."""
+
+    layers: int = Field(ge=1, description="transformer blocks")
+    width: int = Field(ge=8, description="hidden units; a multiple of heads")
+    heads: int = Field(ge=1, description="attention heads")
+    context: int = Field(ge=8, description="tokens; positions the model has")
+    tokenizer: Literal["word", "bpe"] = Field(description="whole words (generated text) or byte-level BPE (real text)")
+    vocabulary: int = Field(ge=0, description="tokens of the BPE vocabulary; ignored for words")
+    steps: int = Field(ge=1, description="optimiser steps")
+    batch_size: int = Field(ge=1, description="rows of `context` tokens per optimiser step")
+    learning_rate: float = Field(gt=0, le=1, description="AdamW peak, cosine decay")
+    warmup_fraction: float = Field(0.05, ge=0, lt=1, description="share of steps with linear warm-up")
+    weight_decay: float = Field(0.01, ge=0, description="AdamW")
+    max_grad_norm: float = Field(1.0, gt=0, description="L2 norm at which gradients are clipped")
+    dropout: float = Field(0.0, ge=0, lt=1, description="probability")
+
+
+class RewardModel(Settings):
+    """A small transformer classifier; ignored where bring.reward is set, but for positive_label and include_prompt."""
+
+    layers: int = Field(ge=1, description="transformer blocks")
+    width: int = Field(ge=8, description="hidden units; a multiple of heads")
+    heads: int = Field(ge=1, description="attention heads")
+    epochs: int = Field(ge=1, description="passes over the labelled reviews")
+    batch_size: int = Field(ge=1, description="reviews per optimiser step")
+    learning_rate: float = Field(gt=0, le=1, description="AdamW peak")
+    weight_decay: float = Field(0.01, ge=0, description="AdamW; keeps word weights small (saturation hides hacking)")
+    dropout: float = Field(0.1, ge=0, lt=1, description="probability")
+    max_tokens: int = Field(ge=8, description="tokens; longer text loses its left end (as the original)")
+    positive_label: int = Field(1, ge=0, description="class whose probability is the score")
+    include_prompt: bool = Field(True, description="score prompt + response (the original), else the response only")
+
+
+class SamplingSettings(Settings):
+    """How episodes are sampled; the scored distribution is the same one."""
+
+    max_new_tokens: int = Field(ge=1, description="tokens; horizon T of the task (48 on IMDB: paper, Table 4)")
+    min_new_tokens: int = Field(0, ge=0, description="tokens; EOS is blocked before (= max_new_tokens in the paper)")
+    temperature: float = Field(1.0, gt=0, description="divides the logits, in sampling and scoring alike")
+    top_k: int = Field(0, ge=0, description="tokens kept; 0 = all (50 in the paper: default of the original's library)")
+    top_p: float = Field(1.0, gt=0, le=1, description="probability mass kept; 1 = all")
+
+
+class Tune(Settings):
+    """The same search for every algorithm, judged on validation prompts of one draw."""
+
+    draw: int = Field(ge=0, description="corpus draw used for the search")
+    learning_rates: tuple[float, ...] = Field(min_length=1, description="values tried, > 0")
+    kl_coefs: tuple[float, ...] = Field(min_length=1, description="values tried, >= 0; reward unit per nat")
+    updates: int = Field(ge=1, description="updates per candidate")
+
+
+class Evaluation(Settings):
+    """Evaluation on fixed prompts, with the decoding recorded beside the numbers."""
+
+    batch_size: int = Field(ge=1, description="episodes per forward pass; changes speed, not results")
+    top_p: float = Field(0.9, gt=0, le=1, description="nucleus mass of the second, truncated decoding")
+    human_reviews: int = Field(ge=1, description="reviews for the policy's perplexity on human text")
+    samples: int = Field(20, ge=1, description="unselected responses kept per seed")
+
+
+class KLReport(Settings):
+    """Which runs the KL report shows."""
+
+    conditions: tuple[str, ...] = Field(min_length=1, description="names in `runs`, in the order of the figures")
+    pairs: dict[str, list[str]] = Field(
+        description="algorithm: [run without KL, run with KL] that the verdict compares"
+    )
+
+
+class Params(Settings):
+    """Everything in params.yaml. `learner`, `nlpo` and `runs` are checked against the learners' own Config classes."""
+
+    root: str = Field(description="folder of the repository, relative to this file")
+    profile: str = Field(pattern=RUN_NAME.pattern + r"\z", description="name of this scale; outputs are kept by it")
+    mirror: str = Field("", description="folder with datasets/<hub id> and models/<hub id>; else $RLNLP_MIRROR")
+    device: str = Field("cpu", pattern=r"^(cpu|cuda(:\d+)?)\z", description="cpu, cuda or cuda:<n>")
+    threads: int = Field(1, ge=1, le=256, description="torch threads per process; results depend on it")
+    seeds: tuple[int, ...] = Field(min_length=1, description="seed k trains on draw k")
+    draws: tuple[int, ...] = Field(min_length=1, description="corpus draws, each with its own models")
+    size: str = Field("", description="which of `sizes` replaces values of this file; empty = none")
+    sizes: dict[str, dict[str, Any]] = Field({}, description="named replacements of values, by section")
+    bring: Bring = Field(Bring(), description="bring your own model, reward, prompts")
+    task: Task
+    language_model: LanguageModel
+    reward_model: RewardModel
+    sampling: SamplingSettings
+    learner: dict[str, Any] = Field(description="fields of rlnlp.learners.ppo.Config that `sampling` does not have")
+    nlpo: dict[str, Any] = Field({}, description="fields that rlnlp.learners.nlpo.Config adds")
+    tune: Tune
+    runs: dict[str, dict[str, Any]] = Field(
+        min_length=1,
+        description="condition: {algorithm: ppo or nlpo, and what differs from `sampling`, `learner`, `nlpo`}",
+    )
+    evaluation: Evaluation
+    kl_report: KLReport
+
+    _path: Path = PrivateAttr(default=Path("params.yaml"))
+
+    @property
+    def path(self) -> Path:
+        """The file these values came from, absolute."""
+        return self._path
+
+    @property
+    def folder(self) -> Path:
+        """The profile's folder, absolute."""
+        return self._path.parent
+
+    @property
+    def scratch(self) -> Path:
+        """Untracked folder for checkpoints and finished seeds of this profile, absolute."""
+        return (self.folder / self.root / ".scratch" / self.profile).resolve()
+
+    @property
+    def reports(self) -> Path:
+        """Folder of this profile's reports, absolute."""
+        return (self.folder / self.root / "reports" / self.profile).resolve()
+
+    @property
+    def task_name(self) -> str:
+        """The task in force: bring.prompts replaces the named one."""
+        return "csv" if self.bring.prompts else self.task.name
+
+    def algorithm_config(self, algorithm: str, **changes) -> Settings:
+        """The learner's Config: `sampling` and `learner` (+ `nlpo`), then `changes`. Raises ConfigError naming the first bad field."""
+        if algorithm not in ALGORITHMS:
+            raise ConfigError(f"{self.path}: expected an algorithm of {list(ALGORITHMS)}, found {algorithm!r}")
+        values = {**self.sampling.model_dump(), **self.learner, **(self.nlpo if algorithm == "nlpo" else {}), **changes}
+        try:
+            return learner_class(algorithm).model_validate(values)
+        except pydantic.ValidationError as error:
+            found = [_explain(e, values, learner_class(algorithm), (), (algorithm,)) for e in error.errors()]
+            raise ConfigError(f"{self.path}: " + "; ".join(found), found) from None
+
+    def learner_config(self, condition: str, tuned: Mapping[str, Any] | None = None) -> Settings:
+        """The learner's Config of one run: `sampling` and `learner` (+ `nlpo`), then `tuned`, then what `runs.<condition>` says.
+
+        tuned: learner fields chosen by the search, e.g. {"learning_rate": 1e-3}.
+        Raises: ConfigError for an unknown condition or a value the learner refuses.
+        """
+        if condition not in self.runs:
+            hint = _nearest(condition, self.runs)
+            raise ConfigError(f"{self.path}: runs: no run is called {condition!r}{hint} (runs: {', '.join(self.runs)})")
+        overrides = {k: v for k, v in self.runs[condition].items() if k != "algorithm"}
+        return self.algorithm_config(self.runs[condition]["algorithm"], **{**(tuned or {}), **overrides})
+
+    def pick(self, *names: str) -> dict[str, Any]:
+        """The values under dotted names ("sampling", "learner.gamma", ...), flat, for a fingerprint.
+
+        Raises: KeyError for a name that does not exist.
+        """
+        everything = self.model_dump(mode="json")
+        picked: dict[str, Any] = {}
+        for name in names:
+            value: Any = everything
+            for part in name.split("."):
+                if not isinstance(value, dict) or part not in value:
+                    raise KeyError(f"{name}: not a name in {self.path}")
+                value = value[part]
+            picked.update(_flatten(name, value))
+        return picked
+
+
+def learner_class(algorithm: str) -> type[Settings]:
+    """`Config` of rlnlp.learners.<algorithm>; imported here, because it brings torch with it."""
+    return importlib.import_module(f"rlnlp.learners.{algorithm}").Config
+
+
+def load(path: str | Path = "params.yaml", **overrides) -> Params:
+    """Read and check a params file.
+
+    path: the file; overrides: values by dotted name, given as `**{"learner.gamma": 1.0}`. They win over `sizes`.
+    Raises: ConfigError listing every problem found, each with line, dotted key, expected, found and the nearest name.
+    """
+    path = Path(path)
+    raw, lines = _read(path)
+    check = _Check(path, lines, raw, overrides)
+    params = check.run()
+    if check.problems:
+        head = f"{path}: " + ("1 problem" if len(check.problems) == 1 else f"{len(check.problems)} problems")
+        raise ConfigError("\n  ".join([head, *check.problems]), check.problems)
+    params._path = path.resolve()
+    return params
+
+
+def _read(path: Path) -> tuple[dict, dict[tuple, int]]:
+    """The file's values, and the line of each key."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        near = sorted(p.name for p in path.parent.glob("*.y*ml")) if path.parent.is_dir() else []
+        raise ConfigError(f"{path}: no such file (looked in {path.parent.resolve()}; YAML there: {near})") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read as UTF-8 text: {error}") from None
+    try:
+        raw = YAML(typ="safe", pure=True).load(text)
+        node = YAML(pure=True).compose(text)
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+        where = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
+        said = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ConfigError(f"{path}:{where} not valid YAML: {said}") from None
+    if not isinstance(raw, dict):
+        raise ConfigError(f"{path}: expected lines of `name: value`, found {_show(raw)}")
+    lines: dict[tuple, int] = {}
+
+    def walk(item, keys):
+        for i, child in enumerate(item.value if not isinstance(item.value, str) else ()):
+            key, value = (child[0].value, child[1]) if isinstance(child, tuple) else (i, child)
+            lines[keys + (key,)] = (child[0] if isinstance(child, tuple) else child).start_mark.line + 1
+            walk(value, keys + (key,))
+
+    walk(node, ())
+    return raw, lines
+
+
+class _Check:
+    """One pass over a file's values that collects problems instead of stopping at the first."""
+
+    def __init__(self, path: Path, lines: dict, raw: dict, overrides: Mapping[str, Any]):
+        self.path, self.lines, self.problems = path, lines, []
+        self.origin: dict[tuple, str] = {}  # values that do not come from their own line
+        self.raw = raw
+        self.overrides = overrides
+
+    def add(self, keys: tuple, text: str) -> None:
+        for i in range(len(keys), 0, -1):
+            if keys[:i] in self.origin:
+                where = self.origin[keys[:i]]
+                break
+            if keys[:i] in self.lines:
+                where = f"line {self.lines[keys[:i]]}"
+                break
+        else:
+            where = ""
+        line = f"{_dotted(keys)}{f' ({where})' if where else ''}: {text}" if keys else text
+        if line not in self.problems:
+            self.problems.append(line)
+
+    def run(self) -> Params | None:
+        for keys, key in _bad_keys(self.raw):
+            self.add(keys, f"expected text as a name, found {_show(key)}")
+        if self.problems:
+            return None
+        self.raw = json.loads(json.dumps(self.raw, default=str))  # one copy; YAML anchors share their parts
+        self.merge()
+        params = None
+        try:
+            params = Params.model_validate(self.raw)
+        except pydantic.ValidationError as error:
+            for e in error.errors():
+                self.add(e["loc"], _explain(e, self.raw, Params, e["loc"]))
+        sound = len(self.problems)
+        self.learners()
+        if params is not None and len(self.problems) == sound:
+            self.across(params)
+        return params
+
+    def merge(self) -> None:
+        """Put `sizes.<size>` and then the overrides over the file's values."""
+        overlay, size, sizes = [], self.raw.get("size") or "", self.raw.get("sizes") or {}
+        if isinstance(size, str) and isinstance(sizes, dict):
+            for name, values in sizes.items():
+                for keys in _leaves(values if isinstance(values, dict) else {}):
+                    if not _known(keys):
+                        self.add(("sizes", name) + keys, f"unknown name{_suggest(keys)}")
+            if size and size not in sizes:
+                self.add(("size",), f"expected a name in sizes {list(sizes)}, found {size!r}{_nearest(size, sizes)}")
+            for keys in _leaves(chosen) if isinstance(chosen := sizes.get(size), dict) else ():
+                value = chosen
+                for key in keys:
+                    value = value[key]
+                overlay.append((keys, value, f"from sizes.{size}"))
+        overlay += [(tuple(name.split(".")), value, "override") for name, value in self.overrides.items()]
+        for keys, value, origin in overlay:
+            place = self.raw
+            for i, key in enumerate(keys[:-1]):
+                if key not in place and _known(keys[: i + 1]):
+                    place[key] = {}
+                place = place.get(key)
+                if not isinstance(place, dict):
+                    self.add(keys, f"unknown name ({origin}){_suggest(keys)}")
+                    break
+            else:
+                place[keys[-1]] = value
+                self.origin[keys] = origin
+
+    def learners(self) -> None:
+        """Check `learner`, `nlpo` and every run against the learners' Config classes."""
+        learner, nlpo, runs = (self.raw.get(k, {}) for k in ("learner", "nlpo", "runs"))
+        if not all(isinstance(section, dict) for section in (learner, nlpo, runs)):
+            return  # already reported
+        before = len(self.problems)
+        for section, values in (("learner", learner), ("nlpo", nlpo)):
+            for name in values:
+                if name not in _names(section):
+                    self.add((section, name), f"unknown name{_suggest((section, name))}")
+        sampling = self.raw.get("sampling")
+        shared = {k: v for k, v in (sampling.items() if isinstance(sampling, dict) else ()) if k in _names("sampling")}
+        origins = {k: ("sampling", k) for k in shared} | {k: ("learner", k) for k in learner if k in _names("learner")}
+        shared |= {k: v for k, v in learner.items() if k in _names("learner")}
+        good = {k: v for k, v in nlpo.items() if k in _names("nlpo")}
+        self.validate("ppo", shared, origins, ("learner",))
+        self.validate("nlpo", {**shared, **good}, origins | {k: ("nlpo", k) for k in good}, ("nlpo",))
+        sound = len(self.problems) == before
+        for name, run in runs.items():
+            if not RUN_NAME.fullmatch(name):
+                self.add(("runs", name), "expected a name of letters, digits, _ and - (no dots), as it names a folder")
+            if not isinstance(run, dict):
+                continue
+            algorithm = run.get("algorithm")
+            if algorithm not in ALGORITHMS:
+                found = "none" if algorithm is None else f"{_show(algorithm)}{_nearest(algorithm, ALGORITHMS)}"
+                self.add(("runs", name, "algorithm"), f"expected one of {', '.join(ALGORITHMS)}; found {found}")
+                continue
+            own = {k: v for k, v in run.items() if k != "algorithm"}
+            base = {**shared, **(good if algorithm == "nlpo" else {})}
+            self.validate(algorithm, {**base, **own}, {k: ("runs", name, k) for k in own}, ("runs", name), sound)
+
+    def validate(self, algorithm: str, values: dict, origins: dict, section: tuple, whole: bool = True) -> None:
+        """Report what the learner refuses, for the keys in `origins` (and as a whole, if `whole`)."""
+        config = learner_class(algorithm)
+        try:
+            config.model_validate(values)
+        except pydantic.ValidationError as error:
+            for e in error.errors():
+                loc = e["loc"]
+                if loc and loc[0] not in origins and not (whole and e["type"] == "missing"):
+                    continue
+                if loc or whole:
+                    keys = origins.get(loc[0], section + loc[:1]) + loc[1:] if loc else section
+                    self.add(keys, _explain(e, values, config, loc, section))
+
+    def across(self, p: Params) -> None:
+        """Rules that tie several values together."""
+        for name in ("seeds", "draws"):
+            values = getattr(p, name)
+            if min(values) < 0 or len(set(values)) < len(values):
+                self.add((name,), f"expected different whole numbers >= 0, found {list(values)}")
+        if missing := [s for s in p.seeds if s not in p.draws]:
+            self.add(
+                ("seeds",), f"expected seeds that are in draws {list(p.draws)} (seed k uses draw k), found {missing}"
+            )
+        if p.tune.draw not in p.draws:
+            self.add(("tune", "draw"), f"expected one of draws {list(p.draws)}, found {p.tune.draw}")
+        for name, low in (("learning_rates", "> 0"), ("kl_coefs", ">= 0")):
+            values = getattr(p.tune, name)
+            if min(values) < 0 or (min(values) == 0 and low == "> 0") or len(set(values)) < len(values):
+                self.add(("tune", name), f"expected different numbers {low}, found {list(values)}")
+        for name in ("language_model", "reward_model"):
+            model = getattr(p, name)
+            if model.width % model.heads:
+                self.add((name, "width"), f"expected a multiple of heads ({model.heads}), found {model.width}")
+        if p.sampling.min_new_tokens > p.sampling.max_new_tokens:
+            self.add(
+                ("sampling", "min_new_tokens"),
+                f"expected at most max_new_tokens ({p.sampling.max_new_tokens}), found {p.sampling.min_new_tokens}",
+            )
+        model = p.language_model
+        if not p.bring.model and model.tokenizer == "bpe" and model.vocabulary < 260:
+            self.add(
+                ("language_model", "vocabulary"), f"expected >= 260 (256 bytes + special), found {model.vocabulary}"
+            )
+        self.lengths(p)
+        self.brought(p)
+        if p.task.name == "csv" and not p.bring.prompts:
+            self.add(("task", "name"), "csv needs bring.prompts: the CSV file with a column `prompt`")
+        runs, conditions = list(p.runs), p.kl_report.conditions
+        for i, name in enumerate(conditions):
+            if name not in p.runs:
+                self.add(
+                    ("kl_report", "conditions", i), f"expected a name in runs, found {name!r}{_nearest(name, runs)}"
+                )
+        if len(set(conditions)) < len(conditions):
+            self.add(("kl_report", "conditions"), "expected different names")
+        for label, pair in p.kl_report.pairs.items():
+            if len(pair) != 2:
+                self.add(("kl_report", "pairs", label), f"expected [run without KL, run with KL], found {pair}")
+            for name in pair:
+                if name not in conditions:
+                    hint = _nearest(name, conditions)
+                    self.add(
+                        ("kl_report", "pairs", label), f"expected names in kl_report.conditions, found {name!r}{hint}"
+                    )
+        root = self.path.resolve().parent / p.root
+        if not root.is_dir():
+            self.add(("root",), f"expected a folder, relative to {self.path}; found {p.root!r}")
+        here = self.path.resolve().parent
+        if here.parent.name == "profiles" and p.profile != here.name:
+            self.add(("profile",), f"expected {here.name!r}, the name of this file's folder, found {p.profile!r}")
+
+    def lengths(self, p: Params) -> None:
+        """Prompt and response fit into the models."""
+        longest = max(
+            [p.sampling.max_new_tokens, *(r["max_new_tokens"] for r in p.runs.values() if "max_new_tokens" in r)]
+        )
+        need = p.task.prompt_tokens + longest
+        parts = f"task.prompt_tokens {p.task.prompt_tokens} + max_new_tokens {longest} = {need}"
+        context, name = p.language_model.context, "language_model.context"
+        if p.bring.model:
+            context, name = _positions(self.path.resolve().parent / p.bring.model), f"positions of {p.bring.model}"
+        if context is not None and need > context:
+            self.add(("task", "prompt_tokens"), f"expected prompt + response <= {name} ({context}), found {parts}")
+        if not p.bring.reward and p.reward_model.include_prompt and need > p.reward_model.max_tokens:
+            self.add(
+                ("reward_model", "max_tokens"),
+                f"expected >= prompt + response, {parts}; found {p.reward_model.max_tokens}",
+            )
+
+    def brought(self, p: Params) -> None:
+        """What the user brings is there (a hub id is looked for by the stage that needs it)."""
+        here = self.path.resolve().parent
+        if p.bring.prompts and not (here / p.bring.prompts).is_file():
+            self.add(
+                ("bring", "prompts"), f"expected a CSV file, relative to {self.path}; found none at {p.bring.prompts!r}"
+            )
+        file, _, function = p.bring.reward.rpartition(":")
+        if p.bring.reward.endswith(".py"):
+            self.add(("bring", "reward"), f'expected "{p.bring.reward}:function", found no function name')
+        elif file.endswith(".py"):
+            if not (here / file).is_file():
+                self.add(
+                    ("bring", "reward"), f"expected a Python file, relative to {self.path}; found none at {file!r}"
+                )
+            elif not function.isidentifier():
+                self.add(("bring", "reward"), f"expected the name of a function after the colon, found {function!r}")
+        if p.bring.model and p.bring.model.startswith((".", "/")) and not (here / p.bring.model).is_dir():
+            self.add(("bring", "model"), f"expected a folder, relative to {self.path}; found none at {p.bring.model!r}")
+
+
+def _positions(folder: Path) -> int | None:
+    """Longest input of a saved model, tokens; None if unknown or not bounded by position."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if config.get("is_encoder_decoder"):
+        return None
+    return next((config[k] for k in ("n_positions", "max_position_embeddings") if isinstance(config.get(k), int)), None)
+
+
+_EXPECTED = {
+    "float_type": "a number",
+    "int_type": "a whole number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "dict_type": "a section (lines of `name: value`)",
+    "model_type": "a section (lines of `name: value`)",
+    "model_attributes_type": "a section (lines of `name: value`)",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "finite_number": "a finite number",
+    "greater_than": "> {gt}",
+    "greater_than_equal": ">= {ge}",
+    "less_than": "< {lt}",
+    "less_than_equal": "<= {le}",
+    "literal_error": "one of {expected}",
+    "too_short": "at least {min_length} of them",
+    "string_pattern_mismatch": "text of the form {pattern}",
+}
+
+
+def _explain(error: dict, values: Any, model: type[Settings], loc: tuple, section: tuple = ()) -> str:
+    """One pydantic error in our words."""
+    kind, found = error["type"], error.get("input")
+    key = str(error["loc"][-1]) if error["loc"] else ""
+    if kind == "extra_forbidden":
+        return f"unknown name{_suggest(section + loc, model)}"
+    description = _description(model, loc or error["loc"])
+    if kind == "missing":
+        return f"expected a value{f' ({description})' if description else ''}, found nothing; add `{key}: ...`"
+    if kind in ("value_error", "assertion_error"):
+        return error["msg"].split(", ", 1)[-1]
+    expected = _EXPECTED.get(kind, error["msg"]).format(**error.get("ctx", {}))
+    hint = ""
+    if kind == "literal_error" and isinstance(found, str):
+        hint = _nearest(found, re.findall(r"'([^']*)'", expected))
+    unit = f" ({description})" if description else ""
+    return f"expected {expected}, found {_show(found)}{hint}{unit}"
+
+
+def _description(model: type[Settings], loc: tuple) -> str:
+    """The description of the field at `loc`."""
+    field = None
+    for key in loc:
+        if not (isinstance(model, type) and issubclass(model, Settings)) or key not in model.model_fields:
+            break
+        field = model.model_fields[key]
+        model = field.annotation
+    return (field.description or "") if field is not None else ""
+
+
+def _show(value: Any) -> str:
+    kind = {str: "text", bool: "true/false", type(None): "nothing", dict: "a section", list: "a list"}.get(type(value))
+    shown = {True: "true", False: "false"}[value] if isinstance(value, bool) else repr(value)
+    shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    return "nothing" if value is None else f"{shown} ({kind})" if kind else shown
+
+
+def _dotted(keys: tuple) -> str:
+    return "".join(f"[{k}]" if isinstance(k, int) else f".{k}" for k in keys).lstrip(".")
+
+
+def _nearest(name: Any, names) -> str:
+    near = difflib.get_close_matches(str(name), [str(n) for n in names], 1, 0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _names(section: str = "") -> dict[str, Any]:
+    """Field name -> type of a section ("" = the top level; a learner section has the fields it may set)."""
+    if section == "":
+        return {k: f.annotation for k, f in Params.model_fields.items()}
+    if section == "learner":
+        return {k: None for k in learner_class("ppo").model_fields if k not in SamplingSettings.model_fields}
+    if section == "nlpo":
+        return {k: None for k in learner_class("nlpo").model_fields if k not in learner_class("ppo").model_fields}
+    kind = Params.model_fields[section].annotation if section in Params.model_fields else None
+    return dict.fromkeys(kind.model_fields) if isinstance(kind, type) and issubclass(kind, Settings) else {}
+
+
+def _known(keys: tuple) -> bool:
+    """Whether dotted `keys` name a value of params.yaml (as far as the names are fixed)."""
+    if keys[0] not in Params.model_fields:
+        return False
+    return len(keys) == 1 or keys[0] in ("runs", "sizes", "kl_report") or keys[1] in _names(keys[0])
+
+
+def _suggest(keys: tuple, model: type[Settings] | None = None) -> str:
+    """The nearest valid name: first in the same section, then the same name in another section, then anywhere."""
+    *section, name = [str(k) for k in keys]
+    if section[:1] == ["runs"]:
+        names, prefix = [*(model or learner_class("ppo")).model_fields, "algorithm"], ".".join(section)
+    else:
+        names, prefix = list(_names(section[0] if section else "")), section[0] if section else ""
+    if near := difflib.get_close_matches(name, names, 1, 0.6):
+        return f"; did you mean {prefix + '.' if prefix else ''}{near[0]}?"
+    places = {f: f"{s}.{f}" for s in Params.model_fields for f in _names(s)}
+    if near := difflib.get_close_matches(name, places, 1, 0.75):
+        return f"; did you mean {places[near[0]]}?"
+    return f"; valid names: {', '.join(names)}" if names else ""
+
+
+def _bad_keys(value: Any, keys: tuple = ()):
+    for key, item in value.items() if isinstance(value, dict) else ():
+        if not isinstance(key, str):
+            yield keys + (key,), key
+        else:
+            yield from _bad_keys(item, keys + (key,))
+
+
+def _leaves(value: Any, keys: tuple = ()):
+    for key, item in value.items():
+        if isinstance(item, dict) and item:
+            yield from _leaves(item, keys + (key,))
+        else:
+            yield keys + (key,)
+
+
+def _flatten(name: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, dict) and value:
+        return {k: v for key, item in value.items() for k, v in _flatten(f"{name}.{key}", item).items()}
+    return {name: value}
+
+
+def main(arguments: list[str]) -> int:
+    """`check PARAMS OUT`: write OUT if PARAMS is sound, else print what is wrong and return 1."""
+    if len(arguments) != 3 or arguments[0] != "check":
+        print("usage: python -m rlnlp.config check params.yaml out.txt", file=sys.stderr)
+        return 2
+    try:
+        load(arguments[1])
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 1
+    out = Path(arguments[2])
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text("The settings are valid.\n", encoding="utf-8")  # constant: only bad settings stop the pipeline
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

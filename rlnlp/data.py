@@ -1,0 +1,271 @@
+"""From a task to files to ``Prompts``: where data sets and models are found, what a data folder holds, how it is read.
+
+A data folder (``data/draw<k>``) holds one JSON object a line, UTF-8, in
+    language_model.jsonl, language_model_validation.jsonl, evaluator.jsonl, human_reviews.jsonl    {id, text[, label]}
+    reward.jsonl, reward_validation.jsonl, judge.jsonl                                             {id, text, label}
+    prompts_train.jsonl, prompts_validation.jsonl, prompts_test.jsonl          {id, prompt[, reference][, label]}
+and ``facts.json``: where it came from and how much there is. label: 1 positive, 0 negative. The same parameters and
+draw give the same bytes.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import shutil
+from pathlib import Path
+
+PARTS = (  # no text is in two of them
+    "language_model",
+    "language_model_validation",
+    "evaluator",
+    "reward",
+    "reward_validation",
+    "judge",
+    "prompts_train",
+    "prompts_validation",
+    "prompts_test",
+    "human_reviews",
+)
+
+
+class DataError(ValueError):
+    """Data that is missing, empty or not what was asked for; the message names the place."""
+
+
+# ------------------------------------------------------------------------------------------------------ finding
+def nearest(name: str, names) -> str:
+    """``; did you mean 'x'?`` for the closest of ``names``, or nothing."""
+    close = difflib.get_close_matches(name, [str(n) for n in names], n=1, cutoff=0.5)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def find(kind: str, hub_id: str, mirror: str | Path = "") -> Path | str:
+    """Where a data set or model is: a folder, or the hub id itself where the hub is to be asked.
+
+    kind: "datasets" or "models"; hub_id: as on the hub, or a folder; mirror: the config key, may be empty.
+    Looked for, in this order: the folder ``hub_id``; ``<mirror>/<kind>/<hub_id>``; ``$RLNLP_MIRROR/<kind>/<hub_id>``;
+    the hub, unless HF_HUB_OFFLINE is set.
+
+    Raises: DataError saying what was looked for and where.
+    Limiting cases: no mirror and no HF_HUB_OFFLINE: always ``hub_id``; an empty folder counts as absent.
+    """
+    if kind not in ("datasets", "models"):
+        raise ValueError(f"data.find: expected kind 'datasets' or 'models', got {kind!r}")
+    if not hub_id.strip():
+        raise DataError(f"data.find: no name of the {kind[:-1]} was given")
+    looks_local = hub_id.startswith((".", "/", "~")) or hub_id.count("/") > 1
+    places = [("as a folder", Path(hub_id).expanduser())] if kind == "models" or looks_local else []
+    for source, root in (("mirror", str(mirror)), ("$RLNLP_MIRROR", os.environ.get("RLNLP_MIRROR", ""))):
+        if root and not looks_local:
+            places.append((source, Path(root).expanduser() / kind / hub_id))
+    for _, place in places:
+        if place.is_dir() and any(place.iterdir()):
+            return place
+    if not looks_local and os.environ.get("HF_HUB_OFFLINE", "").lower() not in ("1", "true", "yes", "on"):
+        return hub_id
+    raise DataError(_not_found(kind, hub_id, places, looks_local))
+
+
+def _not_found(kind: str, hub_id: str, places: list, looks_local: bool) -> str:
+    lines = [f"{kind[:-1]} {hub_id!r} was not found. Looked for:"]
+    lines += [f"  {place} ({source}): {_state(place)}" for source, place in places]
+    if not looks_local:
+        named = [source for source, _ in places]
+        lines += [f"  {s}: not set" for s in ("mirror", "$RLNLP_MIRROR") if s not in named]
+        lines.append("  the hub: not asked, because HF_HUB_OFFLINE is set")
+        lines.append(f"Set RLNLP_MIRROR (or `mirror` in params.yaml) to a folder that holds {kind}/{hub_id}.")
+    return "\n".join(lines)
+
+
+def _state(place: Path) -> str:
+    if place.is_dir():
+        return "an empty folder"
+    if place.exists():
+        return "a file, not a folder"
+    if not place.parent.is_dir():
+        return "no such folder"
+    return "no such folder" + nearest(place.name, sorted(p.name for p in place.parent.iterdir()))
+
+
+# ------------------------------------------------------------------------------------------------------ writing
+def build(params, draw: int, out: str | Path) -> dict:
+    """Write the data folder of one draw and return its facts.
+
+    params: rlnlp.config.Params; draw: which draw (>= 0); out: the folder, replaced as a whole when everything is
+    written (a run that is killed leaves ``.<name>.building`` beside it, which the next one removes).
+
+    Raises: DataError (missing source, too few examples, unusable CSV), before anything is replaced.
+    """
+    from rlnlp.tasks import TASKS, load_csv  # here: tasks needs ``find``
+
+    if draw < 0:
+        raise DataError(f"draw: expected >= 0, got {draw}")
+    if params.task.name not in TASKS:
+        raise DataError(f"task.name: expected one of {list(TASKS)}, got {params.task.name!r}{nearest(params.task.name, TASKS)}")
+    task = TASKS[params.task.name]
+    parts = task.load(params, draw)
+    facts = {"task": task.name, "draw": draw, "source": task.source, "licence": task.licence}
+    if params.bring.prompts and task.name != "csv":
+        brought = load_csv(params, draw)
+        brought.pop("human_reviews", None)
+        parts.update(brought)
+    if params.bring.prompts:
+        facts["prompts"] = params.bring.prompts
+    for name, rows in parts.items():
+        if not rows:
+            raise DataError(f"task {task.name}, draw {draw}: no example for {name}.jsonl")
+    facts["parts"] = {name: _facts(parts[name]) for name in PARTS if name in parts}
+    out = Path(out)
+    building = out.with_name(f".{out.name}.building")
+    shutil.rmtree(building, ignore_errors=True)
+    building.mkdir(parents=True)
+    for name in facts["parts"]:
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in parts[name])
+        _write(building / f"{name}.jsonl", "".join(lines))
+    _write(building / "facts.json", json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
+    shutil.rmtree(out, ignore_errors=True)
+    building.rename(out)
+    return facts
+
+
+def _write(path: Path, text: str) -> None:
+    with open(path, "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _facts(rows: list[dict]) -> dict:
+    """examples: count; words: total; mean_words; positive: share of the labelled ones (null: none is labelled)."""
+    words = sum(len((row.get("text") or row.get("prompt")).split()) for row in rows)
+    labels = [row["label"] for row in rows if "label" in row]
+    return {
+        "examples": len(rows),
+        "words": words,
+        "mean_words": round(words / len(rows), 2),
+        "labelled": len(labels),
+        "positive": round(sum(labels) / len(labels), 4) if labels else None,
+    }
+
+
+# ------------------------------------------------------------------------------------------------------ reading
+def load_rows(folder: str | Path, part: str, n: int | None = None) -> list[dict]:
+    """The first ``n`` (None: all) rows of ``<part>.jsonl``.
+
+    Raises: DataError for a missing file (with the nearest name), a line that is not a JSON object, or no rows.
+    """
+    path = Path(folder) / f"{part}.jsonl"
+    if not path.is_file():
+        there = sorted(p.stem for p in path.parent.glob("*.jsonl"))
+        if not there:
+            raise DataError(f"{path}: no such file, and no data in {path.parent}; the data stage writes it")
+        raise DataError(f"{path}: no such file{nearest(part, there)} (there: {', '.join(there)})")
+    rows = []
+    with open(path, encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if n is not None and len(rows) == n:
+                break
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError as error:
+                raise DataError(f"{path}, line {number}: not JSON ({error})") from None
+            if not isinstance(row, dict):
+                raise DataError(f"{path}, line {number}: expected a JSON object, found {type(row).__name__}")
+            rows.append(row)
+    if not rows:
+        raise DataError(f"{path}: an empty data set" if n != 0 else f"{path}: 0 examples were asked for")
+    return rows
+
+
+def _field(rows: list[dict], key: str, folder: str | Path, part: str) -> list:
+    for number, row in enumerate(rows, 1):
+        if key not in row:
+            raise DataError(f"{Path(folder) / part}.jsonl, line {number}: no {key!r}{nearest(key, row)}")
+    return [row[key] for row in rows]
+
+
+def load_texts(folder: str | Path, part: str, n: int | None = None) -> list[str]:
+    """The texts of a part, e.g. ``load_texts("data/draw1", "language_model")``. Raises: as ``load_rows``."""
+    return _field(load_rows(folder, part, n), "text", folder, part)
+
+
+def load_labelled(folder: str | Path, part: str, n: int | None = None) -> tuple[list[str], list[int]]:
+    """Texts and labels (1 positive, 0 negative) of a part. Raises: as ``load_rows``; a row without a label."""
+    rows = load_rows(folder, part, n)
+    return _field(rows, "text", folder, part), _field(rows, "label", folder, part)
+
+
+def load_prompts(folder: str | Path, split: str, tokenizer, max_prompt_tokens: int, n: int | None = None):
+    """The prompts of a split as ``rlnlp.types.Prompts``.
+
+    split: "train", "validation" or "test"; tokenizer: a transformers tokenizer; max_prompt_tokens: of a longer prompt
+    the last ones are kept (as in the original); n: the first n prompts (None: all).
+
+    Returns: ids [B, P] int64, left padded, P the longest row kept; texts: the whole prompts, also what was cut off;
+    references: [[reference]] or [[]]; meta: {"label": 0 or 1, where known; "cut": tokens cut off}.
+
+    Raises: DataError as ``load_rows``, and for a prompt without any token, naming its id.
+    """
+    if max_prompt_tokens < 1:
+        raise DataError(f"max_prompt_tokens: expected >= 1, got {max_prompt_tokens}")
+    part = split if split.startswith("prompts_") else f"prompts_{split}"
+    rows = load_rows(folder, part, n)
+    return encode_prompts(
+        _field(rows, "prompt", folder, part),
+        tokenizer,
+        max_prompt_tokens,
+        example_ids=[str(i) for i in _field(rows, "id", folder, part)],
+        references=[[row["reference"]] if row.get("reference") else [] for row in rows],
+        meta=[{"label": row["label"]} if "label" in row else {} for row in rows],
+    )
+
+
+def encode_prompts(
+    texts: list[str],
+    tokenizer,
+    max_prompt_tokens: int,
+    example_ids: list[str] | None = None,
+    references: list[list[str]] | None = None,
+    meta: list[dict] | None = None,
+):
+    """Strings to ``Prompts``: left padded, cut on the left; see ``load_prompts``. Raises: DataError, as there."""
+    import torch
+
+    from rlnlp.types import Prompts
+
+    if not texts:
+        raise DataError("prompts: an empty data set")
+    example_ids = example_ids or [str(i) for i in range(len(texts))]
+    meta = meta or [{} for _ in texts]
+    encoded = tokenizer(texts, verbose=False)["input_ids"]
+    for example_id, ids in zip(example_ids, encoded):
+        if not ids:
+            raise DataError(f"prompt {example_id}: no tokens (an empty text)")
+    kept = [ids[-max_prompt_tokens:] for ids in encoded]
+    B, P = len(kept), max(map(len, kept))
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    ids, mask = torch.full((B, P), pad if pad is not None else 0), torch.zeros(B, P, dtype=torch.bool)
+    for row, tokens in enumerate(kept):
+        ids[row, P - len(tokens) :] = torch.tensor(tokens)
+        mask[row, P - len(tokens) :] = True
+    meta = [{**known, "cut": len(all_) - len(some)} for known, all_, some in zip(meta, encoded, kept)]
+    return Prompts(ids, mask, list(texts), references or [[] for _ in texts], example_ids, meta)
+
+
+def check_context(prompts, max_new_tokens: int, context: int) -> None:
+    """Refuse prompts that, with their response, do not fit the model.
+
+    prompts: ``Prompts``; max_new_tokens: T; context: positions of the model, tokens.
+    Raises: DataError naming the longest prompt's id and the three numbers.
+    """
+    lengths = prompts.mask.sum(1)
+    longest = int(lengths.argmax())
+    need = int(lengths[longest]) + max_new_tokens
+    if need > context:
+        raise DataError(
+            f"prompt {prompts.example_ids[longest]}: {int(lengths[longest])} tokens and a response of up to "
+            f"{max_new_tokens} make {need}, but the model's context is {context} tokens; lower task.prompt_tokens "
+            f"or sampling.max_new_tokens"
+        )

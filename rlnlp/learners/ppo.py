@@ -1,0 +1,225 @@
+"""Proximal policy optimisation on text (Schulman et al. 2017, arXiv:1707.06347; Ziegler et al. 2019, arXiv:1909.08593).
+
+In: a policy, prompts and a score. Out: one dict of metrics per update; the policy is trained in place.
+One update = sample a response to each prompt, score it, spread the score and a KL penalty over its tokens, estimate
+advantages, then a few epochs of clipped gradient steps over whole episodes, teacher-forced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from ..advantages import gae, masked_mean, whiten
+from ..losses import entropy, explained_variance, ppo_clip, value_loss
+from ..models import (
+    ValueModel, behavior_logits, check_head, chosen_logprobs, frozen_copy, head, hidden_states, scatter, score_tokens,
+    value_head,
+)
+from ..rewards import AdaptiveKL, FixedKL, kl_estimate, token_rewards
+from ..rollout import batch_of, sample, sampling_from, trim
+from ..samplers import truncation
+from ..seeds import generator
+from ..settings import Settings
+from ..types import Experience, Prompts, Rollout, Sampling, take
+
+Score = Callable[[Rollout], tuple[Tensor, dict[str, Tensor]]]
+Metrics = dict[str, float]
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on: a broken invariant or a number that is not finite. The message names update and examples."""
+
+
+class Config(Settings):
+    updates: int = Field(30, ge=0, description="updates (one collect + one update each); paper 50")
+    episodes_per_update: int = Field(64, ge=1, description="episodes; paper 1,280 tokens = 27 episodes of 48")
+    epochs: int = Field(2, ge=1, description="passes over a rollout; paper 5")
+    minibatches: int = Field(2, ge=1, description="gradient steps per epoch")
+    learning_rate: float = Field(1e-3, ge=0, description="AdamW step of the policy; paper 1e-6 for GPT-2")
+    value_learning_rate: float = Field(0.0, ge=0, description="AdamW step of the value network; 0 = as the policy's")
+    gamma: float = Field(0.95, ge=0, le=1, description="discount per token; paper's text 0.95, its tables and code 0.99")
+    lam: float = Field(0.95, ge=0, le=1, description="GAE lambda; paper 0.95")
+    clip: float = Field(0.2, gt=0, description="ratio clip; paper 0.2")
+    value_clip: float = Field(0.0, ge=0, description="largest move of a value, reward units; 0 = off, as in the paper")
+    value_coef: float = Field(0.5, ge=0, description="weight of the value loss; paper 0.5")
+    entropy_coef: float = Field(0.0, ge=0, description="weight of the entropy bonus; paper 0")
+    max_grad_norm: float = Field(0.5, gt=0, description="joint gradient norm of policy and value; paper 0.5")
+    kl_coef: float = Field(0.05, ge=0, description="beta, reward units per nat; start value if kl_target > 0")
+    kl_target: float = Field(0.0, ge=0, description="nats per token that an adaptive beta steers to; 0 = fixed beta")
+    kl_gain: float = Field(0.1, gt=0, le=1, description="adaptive beta's relative step per update; code 0.1, paper's text 0.2")
+    kl_estimator: Literal["k1", "k2", "k3"] = Field("k1", description="estimate of the KL penalised; paper k1")
+    whiten_advantages: bool = Field(True, description="per rollout, over real tokens; RL4LMs does it per minibatch")
+    value: Literal["separate", "shared"] = Field("separate", description="value network of its own, or a head on the trunk")
+    max_new_tokens: int = Field(24, ge=1, description="horizon T, tokens; paper 48")
+    min_new_tokens: int = Field(0, ge=0, description="EOS is blocked before this many tokens; paper 48")
+    temperature: float = Field(1.0, gt=0, description="divides the logits, in sampling and in scoring")
+    top_k: int = Field(0, ge=0, description="tokens kept when sampling; 0 = all; paper 50")
+    top_p: float = Field(1.0, gt=0, le=1, description="mass kept when sampling; 1 = all")
+    breaks: tuple[Literal["ratio"], ...] = Field((), description="invariants this experiment is meant to break")
+
+
+@dataclass
+class State:
+    """All that training changes, and the frozen reference. ``update`` counts finished updates."""
+
+    policy: nn.Module
+    reference: nn.Module
+    value: nn.Module
+    optimizer: torch.optim.Optimizer
+    kl: FixedKL | AdaptiveKL
+    sampling: Sampling
+    seed: int
+    update: int = 0
+
+
+def init(policy, config: Config, seed: int) -> State:
+    """Reference = a frozen copy of ``policy`` as it is now. Raises ``ValueError`` for a model we cannot view."""
+    check_head(policy)
+    value = value_head(policy) if config.value == "shared" else ValueModel(policy)
+    groups = [
+        {"params": [p for p in policy.parameters() if p.requires_grad], "lr": config.learning_rate},
+        {"params": list(value.parameters()), "lr": config.value_learning_rate or config.learning_rate},
+    ]
+    kl = AdaptiveKL(config.kl_coef, config.kl_target, config.kl_gain) if config.kl_target else FixedKL(config.kl_coef)
+    return State(
+        policy.eval(), frozen_copy(policy), value.eval(),
+        torch.optim.AdamW(groups, eps=1e-5, weight_decay=0.0, fused=True), kl,
+        sampling_from(policy, config.max_new_tokens, config.temperature, config.min_new_tokens), seed,
+    )
+
+
+def rollout(state: State, prompts: Prompts, config: Config) -> Rollout:
+    """Sample one response per prompt from the policy as it is now."""
+    return sample(
+        state.policy, prompts, state.sampling, generator(state.seed, "rollout", state.update),
+        truncation(config.top_k, config.top_p),
+    )
+
+
+def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Experience:
+    """One response per prompt, scored, with token rewards, values and advantages."""
+    return experience(state, rollout(state, prompts, config), score, config)
+
+
+@torch.no_grad()
+def experience(state: State, rollout: Rollout, score: Score, config: Config) -> Experience:
+    """What the learner needs to know of a rollout: r_t = score at the end - beta (log pi - log pi_ref) at each token."""
+    scores, parts = score(rollout)
+    mask = rollout.mask
+    ref_logprobs = score_tokens(state.reference, rollout)
+    kl = kl_estimate(logprobs=rollout.logprobs, ref_logprobs=ref_logprobs, kind=config.kl_estimator) * mask
+    rewards = token_rewards(scores, kl, mask, state.kl.coef)
+    values = scatter(state_values(state, rollout), mask)
+    raw = gae(rewards, values, mask, config.gamma, config.lam)
+    advantages = whiten(raw, mask) if config.whiten_advantages else raw
+    return Experience(rollout, scores, parts, ref_logprobs, kl, rewards, values, advantages, (raw + values) * mask)
+
+
+def state_values(state: State, rollout: Rollout) -> Tensor:
+    """Values [N] in reward units, from the value network or from the head on the policy's trunk."""
+    if isinstance(state.value, ValueModel):
+        return state.value(rollout)
+    return state.value(hidden_states(state.policy, rollout)[rollout.mask]).squeeze(-1)
+
+
+def policy_and_values(state: State, rollout: Rollout) -> tuple[Tensor, Tensor]:
+    """Logits [N, V] of the distribution the rollout was sampled from, and values [N]; one trunk pass if it is shared."""
+    hidden = hidden_states(state.policy, rollout)[rollout.mask]
+    logits = behavior_logits(head(state.policy, hidden).float(), rollout)
+    shared = not isinstance(state.value, ValueModel)
+    return logits, state.value(hidden).squeeze(-1) if shared else state.value(rollout)
+
+
+def update(state: State, experience: Experience, config: Config) -> Metrics:
+    """Epochs of minibatch steps on one experience; returns the update's metrics.
+
+    Raises ``TrainingError`` where the first ratio is not 1 (sampling and scoring disagree) or a loss is not finite.
+    """
+    parameters = [p for group in state.optimizer.param_groups for p in group["params"]]
+    order = generator(state.seed, "minibatches", state.update)
+    seen: list[Metrics] = []
+    for _ in range(config.epochs):
+        for rows in torch.randperm(len(experience), generator=order).tensor_split(config.minibatches):
+            batch = take(experience, rows)
+            loss, metrics = minibatch_loss(state, batch, config)
+            if not seen and "ratio" not in config.breaks and metrics["policy/ratio_error"] > 1e-3:
+                raise TrainingError(
+                    f"update {state.update + 1}: the ratio of the first minibatch is off 1 by "
+                    f"{metrics['policy/ratio_error']:.2g} (allowed 1e-3): the policy does not score its own samples as it "
+                    f"drew them. An experiment that breaks this on purpose says so: breaks: [ratio]"
+                )
+            if not torch.isfinite(loss):
+                raise TrainingError(
+                    f"update {state.update + 1}: the loss is {loss.item()}; examples of this minibatch: "
+                    + ", ".join(batch.rollout.prompts.example_ids[:8])
+                )
+            state.optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            norm = nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
+            if not torch.isfinite(norm):
+                raise TrainingError(
+                    f"update {state.update + 1}: the gradient norm is {norm.item()}; examples of this minibatch: "
+                    + ", ".join(batch.rollout.prompts.example_ids[:8])
+                )
+            state.optimizer.step()
+            seen.append({**metrics, "policy/gradient_norm": norm.item()})
+    state.optimizer.zero_grad(set_to_none=True)
+    first_error = seen[0]["policy/ratio_error"]
+    means = {name: sum(m[name] for m in seen) / len(seen) for name in seen[0]}
+    metrics = {**describe(state, experience), **means, "policy/first_ratio_error": first_error}
+    state.kl.update(metrics["objective/kl"], len(experience))
+    state.update += 1
+    return metrics
+
+
+def minibatch_loss(state: State, batch: Experience, config: Config) -> tuple[Tensor, Metrics]:
+    """Clipped surrogate + value_coef x value loss - entropy_coef x entropy, as means over the batch's real tokens."""
+    mask = batch.rollout.mask
+    episodes = trim(batch.rollout)
+    logits, values = policy_and_values(state, episodes)
+    logprobs = chosen_logprobs(logits, batch.rollout.responses[mask])
+    policy_part, diagnostics = ppo_clip(
+        logprobs, batch.rollout.behavior_logprobs[mask], batch.advantages[mask], config.clip
+    )
+    value_part = value_loss(values, batch.values[mask], batch.returns[mask], config.value_clip)
+    loss = policy_part + config.value_coef * value_part
+    if config.entropy_coef:
+        loss = loss - config.entropy_coef * entropy(logits)
+    metrics = {
+        "policy/loss": policy_part.item(),
+        "value/loss": value_part.item(),
+        "policy/clip_fraction": diagnostics["clip_fraction"].item(),
+        "policy/approx_kl": diagnostics["approx_kl"].item(),
+        "policy/ratio_error": (diagnostics["ratio"] - 1).abs().max().item(),
+    }
+    return loss, metrics
+
+
+def describe(state: State, experience: Experience) -> Metrics:
+    """What a rollout says before it is learned from."""
+    rollout, mask = experience.rollout, experience.rollout.mask
+    log_ratio = kl_estimate(logprobs=rollout.logprobs, ref_logprobs=experience.ref_logprobs, kind="k1")
+    return {
+        "objective/score": experience.scores.mean().item(),
+        "objective/kl": masked_mean(log_ratio, mask).item(),
+        "objective/kl_per_episode": (log_ratio * mask).sum(1).mean().item(),
+        "objective/kl_coef": state.kl.coef,
+        "objective/reward": experience.rewards.sum(1).mean().item(),
+        "objective/entropy": -masked_mean(rollout.behavior_logprobs, mask).item(),
+        "value/explained_variance": explained_variance(experience.values[mask], experience.returns[mask]),
+        "episodes/length": mask.sum(1).float().mean().item(),
+        "episodes/terminated": rollout.terminated.float().mean().item(),
+    }
+
+
+def train(state: State, prompts: Prompts, score: Score, config: Config) -> Iterator[Metrics]:
+    """Yield the metrics of each update until ``config.updates`` are done; the caller plots, evaluates, saves and stops."""
+    while state.update < config.updates:
+        batch = batch_of(prompts, config.episodes_per_update, state.seed, state.update)
+        yield {"update": state.update + 1, **update(state, collect(state, batch, score, config), config)}

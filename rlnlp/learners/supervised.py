@@ -1,0 +1,75 @@
+"""Maximum likelihood on reference responses: supervised fine-tuning, the papers' warm start."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from ..losses import cross_entropy
+from ..models import check_head, head, hidden_states
+from ..rollout import batch_of, from_references, sampling_from, trim
+from ..settings import Settings
+from ..types import Experience, Prompts, Sampling
+from .ppo import Metrics, Score, TrainingError
+
+
+class Config(Settings):
+    updates: int = Field(100, ge=0, description="updates, one batch of references each")
+    episodes_per_update: int = Field(32, ge=1, description="references per update; paper 16 on IMDB")
+    learning_rate: float = Field(1e-3, ge=0, description="AdamW step; paper 1e-5 for GPT-2")
+    max_grad_norm: float = Field(1.0, gt=0, description="gradient norm")
+    max_new_tokens: int = Field(24, ge=1, description="references are cut here, tokens")
+
+
+@dataclass
+class State:
+    policy: nn.Module
+    optimizer: torch.optim.Optimizer
+    sampling: Sampling
+    tokenizer: object
+    seed: int
+    update: int = 0
+
+
+def init(policy, config: Config, seed: int, tokenizer=None) -> State:
+    """``tokenizer`` turns the prompts' references into tokens."""
+    check_head(policy)
+    optimizer = torch.optim.AdamW(policy.parameters(), lr=config.learning_rate, weight_decay=0.0, fused=True)
+    return State(policy.eval(), optimizer, sampling_from(policy, config.max_new_tokens), tokenizer, seed)
+
+
+def collect(state: State, prompts: Prompts, score: Score | None, config: Config) -> Experience:
+    """The references as a rollout; nothing is sampled or scored, so every number but the tokens is zero."""
+    rollout = from_references(prompts, state.tokenizer, state.sampling)
+    zeros, none = torch.zeros_like(rollout.logprobs), torch.zeros(len(rollout), device=rollout.mask.device)
+    return Experience(rollout, none, {}, zeros, zeros, zeros, zeros, zeros, zeros)
+
+
+def update(state: State, experience: Experience, config: Config) -> Metrics:
+    """One gradient step on the mean negative log-likelihood of the response tokens; the prompt is not trained on."""
+    rollout = trim(experience.rollout)
+    logits = head(state.policy, hidden_states(state.policy, rollout)[rollout.mask]).float()
+    loss = cross_entropy(logits, rollout.responses[rollout.mask])
+    if not math.isfinite(loss.item()):
+        raise TrainingError(
+            f"update {state.update + 1}: the loss is {loss.item()}; examples: "
+            + ", ".join(rollout.prompts.example_ids[:8])
+        )
+    state.optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    norm = nn.utils.clip_grad_norm_(state.policy.parameters(), config.max_grad_norm)
+    state.optimizer.step()
+    state.update += 1
+    return {"supervised/loss": loss.item(), "policy/gradient_norm": norm.item()}
+
+
+def train(state: State, prompts: Prompts, score: Score | None, config: Config) -> Iterator[Metrics]:
+    """Yield the metrics of each update until ``config.updates`` are done."""
+    while state.update < config.updates:
+        batch = batch_of(prompts, config.episodes_per_update, state.seed, state.update)
+        yield {"update": state.update + 1, **update(state, collect(state, batch, score, config), config)}

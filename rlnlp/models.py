@@ -1,0 +1,255 @@
+"""One view of causal and encoder-decoder language models: what the learners and the sampler need of either.
+
+In: a transformers model and token ids. Out: hidden states that predict response tokens, logits where they are needed.
+The language-model head runs only at real response positions: at GPT-2's vocabulary it is a third of a small model's work.
+"""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, DynamicCache, EncoderDecoderCache,
+    PreTrainedModel, PreTrainedTokenizerBase,
+)
+
+from .types import Prompts, Rollout, Sampling
+
+
+def load(folder: str | Path, device: str = "cpu") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A language model (causal or encoder-decoder, in evaluation mode, fp32) and its tokenizer.
+
+    ``folder`` was written by ``save_pretrained``, or is a hub id. No remote code is run. Raises ``ValueError`` with the
+    reason where it cannot be loaded.
+    """
+    try:
+        config = AutoConfig.from_pretrained(folder)
+        kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+        model = kind.from_pretrained(folder, dtype=torch.float32).to(device).eval()
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(f"model {folder}: cannot be loaded as a language model with its tokenizer: {error}") from error
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return model, tokenizer
+
+
+def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, card: str) -> None:
+    """A ``save_pretrained`` folder (safetensors, tokenizer, generation config) with ``card`` as its README."""
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    (Path(folder) / "README.md").write_text(card, encoding="utf-8")
+
+
+def positions(mask: Tensor) -> Tensor:
+    """Position ids [B, L] of a left-padded batch: a row's first real token is position 0 however much padding it has."""
+    return (mask.long().cumsum(-1) - 1).clamp(min=0)
+
+
+def _right_padded(ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Move left padding to the right: encoders with absolute positions (BART) must see a prompt start at position 0."""
+    order = (~mask).long().argsort(dim=1, stable=True)
+    return ids.gather(1, order), mask.gather(1, order)
+
+
+def encode(model: PreTrainedModel, prompts: Prompts) -> tuple[Tensor, Tensor]:
+    """The encoder's hidden states [B, P, H] and their mask [B, P]; each model encodes for itself, never for another."""
+    ids, mask = _right_padded(prompts.ids, prompts.mask)
+    return model.get_encoder()(input_ids=ids, attention_mask=mask.long()).last_hidden_state, mask
+
+
+def hidden_states(model: PreTrainedModel, rollout: Rollout) -> Tensor:
+    """Teacher-forced hidden states [B, T, H]; entry t is what predicts response token t. One pass per episode."""
+    prompts, inputs = rollout.prompts, rollout.responses[:, :-1]
+    if model.config.is_encoder_decoder:
+        memory, memory_mask = encode(model, prompts)
+        start = inputs.new_full((len(rollout), 1), model.config.decoder_start_token_id)
+        # Right padding needs no decoder mask: causal attention never looks ahead into it.
+        return model.get_decoder()(
+            input_ids=torch.cat([start, inputs], 1),
+            encoder_hidden_states=memory,
+            encoder_attention_mask=memory_mask.long(),
+            use_cache=False,
+        ).last_hidden_state
+    mask = torch.cat([prompts.mask, rollout.mask[:, :-1]], 1)
+    outputs = model.base_model(
+        input_ids=torch.cat([prompts.ids, inputs], 1),
+        attention_mask=mask.long(),
+        position_ids=positions(mask),
+        use_cache=False,
+    )
+    return outputs.last_hidden_state[:, prompts.ids.shape[1] - 1 :]
+
+
+def head(model: PreTrainedModel, hidden: Tensor) -> Tensor:
+    """Logits [..., V] of hidden states [..., H]. ``check_head`` verifies it against the model's own forward."""
+    if getattr(model.config, "scale_decoder_outputs", False):
+        hidden = hidden * model.config.d_model**-0.5
+    logits = model.get_output_embeddings()(hidden)
+    bias = getattr(model, "final_logits_bias", None)
+    return logits if bias is None else logits + bias
+
+
+@torch.no_grad()
+def check_head(model: PreTrainedModel) -> None:
+    """Raise ``ValueError`` where a model's logits are not its output embedding of its last hidden state (soft-capping, ...)."""
+    ids = torch.arange(4, device=model.device).unsqueeze(0) % model.config.vocab_size
+    real, training = torch.ones_like(ids), model.training
+    model.eval()
+    if model.config.is_encoder_decoder:
+        outputs = model(input_ids=ids, attention_mask=real, decoder_input_ids=ids, output_hidden_states=True)
+        hidden = outputs.decoder_hidden_states[-1]
+    else:
+        outputs = model(input_ids=ids, attention_mask=real, output_hidden_states=True)
+        hidden = outputs.hidden_states[-1]
+    model.train(training)
+    if not torch.allclose(head(model, hidden), outputs.logits, atol=1e-3, rtol=1e-3):
+        raise ValueError(
+            f"model {type(model).__name__}: its logits are not its output embedding applied to its last hidden state, "
+            f"which rlnlp.models.head assumes; extend that function for model_type {model.config.model_type!r}"
+        )
+
+
+def restrict(logits: Tensor, sampling: Sampling, steps: Tensor, allowed: Tensor | None) -> Tensor:
+    """Logits [N, V] of the distribution that was (or will be) sampled from: tempered, EOS blocked early, truncated.
+
+    ``steps`` [N] int64 is each row's position in its response; ``allowed`` [N, V] bool or None = all. A log-softmax of
+    the result is renormalised over what is left, which the original library's masked distribution is not.
+    """
+    if sampling.temperature != 1.0:
+        logits = logits / sampling.temperature
+    if sampling.min_new_tokens:
+        early = (steps < sampling.min_new_tokens).unsqueeze(1)
+        is_eos = torch.arange(logits.shape[1], device=logits.device) == sampling.eos_id
+        logits = logits.masked_fill(early & is_eos, -torch.inf)
+    return logits if allowed is None else logits.masked_fill(~allowed, -torch.inf)
+
+
+def behavior_logits(logits: Tensor, rollout: Rollout) -> Tensor:
+    """Raw logits [N, V] at the rollout's N real tokens, turned into those of the distribution it was sampled from."""
+    steps = rollout.mask.nonzero()[:, 1]
+    allowed = None if rollout.allowed is None else rollout.allowed.unpack(rollout.mask)
+    return restrict(logits, rollout.sampling, steps, allowed)
+
+
+def chosen_logprobs(logits: Tensor, tokens: Tensor) -> Tensor:
+    """Log-probabilities [N] in nats of ``tokens`` [N] under ``logits`` [N, V]."""
+    return -nn.functional.cross_entropy(logits, tokens, reduction="none")
+
+
+def scatter(values: Tensor, mask: Tensor) -> Tensor:
+    """Values [N] at the True cells of ``mask`` [B, T], row by row; zero elsewhere."""
+    return torch.zeros(mask.shape, dtype=values.dtype, device=values.device).masked_scatter(mask, values)
+
+
+@torch.no_grad()
+def score_tokens(model: PreTrainedModel, rollout: Rollout) -> Tensor:
+    """Log-probabilities [B, T] in nats of the response tokens under the bare model (temperature 1, no mask)."""
+    logits = head(model, hidden_states(model, rollout)[rollout.mask])
+    return scatter(chosen_logprobs(logits.float(), rollout.responses[rollout.mask]), rollout.mask)
+
+
+@torch.no_grad()
+def exact_kl(policy: PreTrainedModel, reference: PreTrainedModel, rollout: Rollout) -> tuple[Tensor, Tensor]:
+    """KL(policy || reference) in nats per position [B, T], summed over the whole vocabulary, no sampling of tokens.
+
+    Returns (raw, deployed): the bare policy's, and that of the distribution which generated the rollout (tempered,
+    truncated, renormalised), each against the bare reference. KL(reference || reference) is 0 in both.
+    """
+    logits = head(policy, hidden_states(policy, rollout)[rollout.mask]).float()
+    ref = head(reference, hidden_states(reference, rollout)[rollout.mask]).float().log_softmax(-1)
+
+    def kl(p_logits: Tensor) -> Tensor:
+        p = p_logits.log_softmax(-1)
+        return torch.where(p > -torch.inf, p.exp() * (p - ref), torch.zeros_like(p)).sum(-1)  # 0 log 0 = 0
+
+    return scatter(kl(logits), rollout.mask), scatter(kl(behavior_logits(logits, rollout)), rollout.mask)
+
+
+class ValueModel(nn.Module):
+    """V(s_t) by a network of its own: the policy's trunk copied, and a linear head that starts at zero."""
+
+    def __init__(self, policy: PreTrainedModel):
+        super().__init__()
+        self.trunk = copy.deepcopy(policy)
+        self.trunk.set_output_embeddings(nn.Identity())  # never run; without this an untied head would be kept and trained
+        self.trunk.requires_grad_(True)
+        self.head = value_head(policy)
+
+    def forward(self, rollout: Rollout) -> Tensor:
+        """Values [N] in reward units at the rollout's N real tokens: the state before token t is chosen."""
+        return self.head(hidden_states(self.trunk, rollout)[rollout.mask]).squeeze(-1)
+
+
+def value_head(policy: PreTrainedModel) -> nn.Linear:
+    """A linear map from hidden states to one value, zero at the start: the first advantages are the returns."""
+    layer = nn.Linear(policy.get_output_embeddings().in_features, 1).to(policy.device)
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:
+    """A copy without gradients, in evaluation mode."""
+    return copy.deepcopy(model).requires_grad_(False).eval()
+
+
+@torch.no_grad()
+def sync(target: nn.Module, source: nn.Module) -> None:
+    """Copy every weight and buffer of ``source`` into ``target`` in place, so that no holder of ``target`` goes stale."""
+    target.load_state_dict(source.state_dict())
+
+
+class Decoder:
+    """One model generating one batch token by token, with a key-value cache and, where it has one, an encoder of its own.
+
+    Each model gets its own Decoder, so that a mask model never sees the policy's encoder output or cache.
+    """
+
+    def __init__(self, model: PreTrainedModel, prompts: Prompts):
+        self.model = model
+        self.mask = prompts.mask
+        self.cache = DynamicCache(config=model.config)
+        if model.config.is_encoder_decoder:
+            self.memory, self.memory_mask = encode(model, prompts)
+            self.cache = EncoderDecoderCache(self.cache, DynamicCache(config=model.config))
+            self.next_input = prompts.ids.new_full((len(prompts), 1), model.config.decoder_start_token_id)
+        else:
+            self.next_input = prompts.ids
+
+    def logits(self) -> Tensor:
+        """Raw logits [b, V] of the next token for the rows still in the batch."""
+        if self.model.config.is_encoder_decoder:
+            hidden = self.model.get_decoder()(
+                input_ids=self.next_input,
+                encoder_hidden_states=self.memory,
+                encoder_attention_mask=self.memory_mask.long(),
+                past_key_values=self.cache,
+                use_cache=True,
+            ).last_hidden_state
+        else:
+            hidden = self.model.base_model(
+                input_ids=self.next_input,
+                attention_mask=self.mask.long(),
+                position_ids=positions(self.mask)[:, -self.next_input.shape[1] :],
+                past_key_values=self.cache,
+                use_cache=True,
+            ).last_hidden_state
+        return head(self.model, hidden[:, -1]).float()
+
+    def append(self, tokens: Tensor) -> None:
+        """Feed the tokens [b] just chosen."""
+        self.next_input = tokens.unsqueeze(1)
+        self.mask = torch.cat([self.mask, self.mask.new_ones(len(tokens), 1)], 1)
+
+    def keep(self, rows: Tensor) -> None:
+        """Drop every row but ``rows`` [k] from the batch."""
+        self.cache.batch_select_indices(rows)
+        self.mask, self.next_input = self.mask[rows], self.next_input[rows]
+        if self.model.config.is_encoder_decoder:
+            self.memory, self.memory_mask = self.memory[rows], self.memory_mask[rows]
+
+

@@ -1,0 +1,233 @@
+"""Parameterized notebooks: strip them for the pipeline, run them, refuse wrong parameters, keep the outputs comparable.
+
+    python -m rlnlp.nb strip notebooks/run.ipynb build/run.ipynb
+    python -m rlnlp.nb run build/run.ipynb executed/run.ipynb -p condition ppo_kl_0 [--html report.html]
+
+The pipeline depends on the stripped copy, so saving a notebook in JupyterLab re-runs nothing. The executed copy holds
+no clocks, ids, addresses or progress bars: the same result has the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+INJECTED = "# Parameters"  # first line of the cell that papermill adds
+KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
+ADDRESS = re.compile(r" at 0x[0-9a-fA-F]{6,}")
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
+
+class ParameterError(ValueError):
+    """A notebook was given a parameter that it does not have, or of another type."""
+
+
+def assignments(source: str) -> dict[str, Any]:
+    """Name -> value of the lines `name = literal` in a cell (an annotation may stand between); others are left out."""
+    found = {}
+    for node in ast.parse(source).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        if len(targets) == 1 and isinstance(targets[0], ast.Name) and node.value is not None:
+            try:
+                found[targets[0].id] = ast.literal_eval(node.value)
+            except ValueError:  # float("nan") and the like
+                continue
+    return found
+
+
+def check_values(given: dict[str, Any], defaults: dict[str, Any], where: str) -> None:
+    """Compare given parameters with a notebook's own: names exist, types agree (a default None takes anything).
+
+    A whole number may stand for a float; true/false is never a number. Raises ParameterError naming the nearest name.
+    """
+    for name, value in given.items():
+        if name not in defaults:
+            near = difflib.get_close_matches(name, defaults, 1, 0.5)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ParameterError(f"{where}: unknown parameter {name!r}{hint} (parameters: {', '.join(defaults) or 'none'})")
+        kind = type(defaults[name])
+        fits = kind is type(None) or type(value) is kind or (kind is float and type(value) is int)
+        if not fits:
+            raise ParameterError(f"{where}: parameter {name!r}: expected {kind.__name__}, e.g. {defaults[name]!r}; found {value!r}")
+
+
+def check_parameters(cells: list[str]) -> dict[str, Any]:
+    """Check what papermill injected against the cell before it; a notebook's second code cell is `check_parameters(In)`.
+
+    cells: IPython's list `In` of the sources that ran. Run by papermill, the kernel also dies with its parent from here
+    on. Returns the injected parameters, {} in an interactive session. Raises: ParameterError.
+    """
+    places = [i for i, source in enumerate(cells) if source.strip().partition("\n")[0].strip() == INJECTED]
+    if not places:
+        return {}
+    from rlnlp.runs import die_with_parent
+
+    die_with_parent()
+    at = places[-1]
+    own = cells[at - 1] if at else ""
+    if not own.strip():
+        raise ParameterError("this notebook has no cell tagged `parameters`: its own values would replace the ones given")
+    given = assignments(cells[at])
+    check_values(given, assignments(own), "this notebook")
+    return given
+
+
+def parameters_of(notebook: Any, where: str) -> dict[str, Any]:
+    """Name -> default of the one cell tagged `parameters`; {} without such a cell. Raises ParameterError for several."""
+    tagged = [c for c in notebook["cells"] if "parameters" in c.get("metadata", {}).get("tags", ())]
+    if len(tagged) > 1:
+        raise ParameterError(f"{where}: expected one cell tagged `parameters`, found {len(tagged)}")
+    source = "".join(tagged[0]["source"]) if tagged else ""
+    if source.strip().partition("\n")[0].strip() == INJECTED:
+        raise ParameterError(f"{where}: the cell tagged `parameters` must not begin with {INJECTED!r}: papermill's own does")
+    return assignments(source)
+
+
+def typed(text: str, default: Any) -> Any:
+    """The value that a command line's text means for a parameter of this default: text stays text; else Python or JSON."""
+    if isinstance(default, str):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            return text
+
+
+def strip(source: str | Path, target: str | Path) -> None:
+    """Write a copy without outputs, counts, random ids and metadata (tags stay): what a stage depends on."""
+    from rlnlp.runs import atomic_write
+
+    notebook = json.loads(Path(source).read_text(encoding="utf-8"))
+    parameters_of(notebook, str(source))
+    for i, cell in enumerate(notebook["cells"]):
+        tags = cell.get("metadata", {}).get("tags")
+        cell["id"], cell["metadata"] = f"cell-{i:03d}", {"tags": tags} if tags else {}
+        cell.pop("attachments", None)
+        if cell["cell_type"] == "code":
+            cell["outputs"], cell["execution_count"] = [], None
+    notebook["metadata"] = {"kernelspec": KERNEL, "language_info": {"name": "python"}}
+    notebook["nbformat"], notebook["nbformat_minor"] = 4, 5
+    atomic_write(target, json.dumps(notebook, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+
+def scrub(notebook: Any) -> Any:
+    """Take clocks, random ids, memory addresses, progress bars and widget views out of an executed notebook, in place."""
+    notebook.metadata.pop("papermill", None)
+    notebook.metadata.pop("widgets", None)
+    notebook.metadata["kernelspec"], notebook.metadata["language_info"] = dict(KERNEL), {"name": "python"}
+    for i, cell in enumerate(notebook.cells):
+        cell["id"] = f"cell-{i:03d}"
+        cell.metadata.pop("papermill", None)
+        cell.metadata.pop("execution", None)
+        if cell.cell_type != "code":
+            continue
+        cell.outputs = [o for o in cell.outputs if o.get("name") != "stderr" and WIDGET not in o.get("data", {})]
+        for output in cell.outputs:
+            if "text" in output:
+                output["text"] = ADDRESS.sub("", "".join(output["text"]))
+            for kind in ("text/plain", "text/html"):
+                if kind in output.get("data", {}):
+                    output["data"][kind] = ADDRESS.sub("", "".join(output["data"][kind]))
+    return notebook
+
+
+def to_html(notebook: Any, path: str | Path, title: str) -> None:
+    """Write a page that needs no network: figures inside it, no script of another host."""
+    import nbconvert
+
+    from rlnlp.runs import atomic_write
+
+    exporter = nbconvert.HTMLExporter(
+        template_name="lab", embed_images=True, exclude_input_prompt=True, exclude_output_prompt=True,
+        require_js_url="", jupyter_widgets_base_url="", mathjax_url="", mermaid_js_url="",
+    )  # fmt: skip
+    page, _ = exporter.from_notebook_node(notebook, resources={"metadata": {"name": title}})
+    page = re.sub(r"<script(?=[^>]*(?:\bsrc=|type=\"module\"))[^>]*>.*?</script>", "", page, flags=re.DOTALL)
+    page = re.sub(r"<link[^>]+href=\"https?://[^>]*>", "", page)
+    atomic_write(path, page)
+
+
+def run(source: str, target: str, given: dict[str, str], html: str = "") -> int:
+    """Execute a notebook with parameters (text of the command line) and write the scrubbed copy; the exit status.
+
+    Wrong names and types are refused before a kernel starts. If a cell fails, the copy shows how far it came, and the
+    exception is the last thing printed. Killing this process, however, ends the kernel too.
+    """
+    from rlnlp.runs import die_with_parent
+
+    die_with_parent()
+    try:
+        notebook = json.loads(Path(source).read_text(encoding="utf-8"))
+        defaults = parameters_of(notebook, source)
+        values = {name: typed(text, defaults.get(name)) for name, text in given.items()}
+        check_values(values, defaults, source)
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    import logging
+
+    import nbformat
+    import papermill
+    from papermill.exceptions import PapermillExecutionError
+    from traitlets.config import Config
+
+    from rlnlp.runs import atomic_write
+
+    logging.getLogger("papermill").setLevel(logging.WARNING)
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    config = Config(KernelManager={"transport": "ipc"})
+    failed = None
+    partial = Path(target).with_name(f".{Path(target).name}.{os.getpid()}.tmp")  # papermill saves after every cell
+    try:
+        executed = papermill.execute_notebook(
+            source, str(partial), parameters=values, kernel_name="python3", progress_bar=False, log_output=False,
+            stdout_file=sys.stdout, stderr_file=sys.stderr, request_save_on_cell_execute=False, config=config,
+        )  # fmt: skip
+    except PapermillExecutionError as error:
+        failed, executed = error, nbformat.read(partial, as_version=4)
+    finally:
+        partial.unlink(missing_ok=True)
+    scrub(executed)
+    atomic_write(target, nbformat.writes(executed) + "\n")
+    if failed is not None:
+        print(f"\n{source}: cell {failed.exec_count} failed; see {target}", file=sys.stderr)
+        print(f"{failed.ename}: {failed.evalue}", file=sys.stderr, flush=True)
+        return 1
+    if html:
+        to_html(executed, html, Path(html).stem)
+    return 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m rlnlp.nb", description=__doc__.partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("strip", "run"):
+        command = commands.add_parser(name)
+        command.add_argument("source")
+        command.add_argument("target")
+        if name == "run":
+            command.add_argument("-p", dest="given", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"))
+            command.add_argument("--html", default="", help="also write this page")
+    args = parser.parse_args(argv)
+    if args.command == "run":
+        return run(args.source, args.target, dict(args.given), args.html)
+    try:
+        strip(args.source, args.target)
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""Sample whole episodes in one batch with a key-value cache; rows that end leave the batch."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from .models import Decoder, restrict
+from .samplers import Sampler
+from .seeds import generator as named_generator
+from .types import Allowed, Prompts, Rollout, Sampling, take
+
+
+def sampling_from(model: PreTrainedModel, max_new_tokens: int, temperature: float = 1.0, min_new_tokens: int = 0) -> Sampling:
+    """Sampling settings with the model's own end and padding ids. Raises ``ValueError`` where it names no end token."""
+    eos = model.generation_config.eos_token_id
+    eos = eos if eos is not None else model.config.eos_token_id
+    eos = eos[0] if isinstance(eos, (list, tuple)) else eos
+    if eos is None:
+        raise ValueError("model: neither generation_config nor config names eos_token_id, so episodes could not end")
+    pad = model.generation_config.pad_token_id
+    pad = pad if pad is not None else model.config.pad_token_id
+    return Sampling(eos, eos if pad is None else pad, max_new_tokens, temperature, min_new_tokens)
+
+
+def draw(logits: Tensor, uniform: Tensor) -> Tensor:
+    """Tokens [b] by inverting the cumulative distribution of ``logits`` [b, V] at ``uniform`` [b] float64 in [0, 1).
+
+    One number per row, so that a row's tokens do not depend on which other rows are in the batch. Tokens at -inf have
+    no mass and cannot be drawn.
+    """
+    cumulative = logits.softmax(-1).double().cumsum(-1)
+    return torch.searchsorted(cumulative, (uniform.unsqueeze(1) * cumulative[:, -1:]), right=True).squeeze(1)
+
+
+@torch.no_grad()
+def sample(
+    policy: PreTrainedModel,
+    prompts: Prompts,
+    sampling: Sampling,
+    generator: torch.Generator,
+    sampler: Sampler | None = None,
+    mask_model: PreTrainedModel | None = None,
+    mask_rule: Sampler | None = None,
+) -> Rollout:
+    """One response per prompt.
+
+    sampler     truncation of the policy's own tempered distribution; None = all tokens
+    mask_model  NLPO: the tokens that ``mask_rule`` allows under this model are the only ones the policy may choose, and
+                ``sampler`` then truncates what is left. An argument, not something stored, so that a sync is visible
+                in the very next sample.
+    generator   CPU generator; consumes B x T numbers whatever happens, one per row and position
+    Returns a ``Rollout`` [B, T] with T = the longest response in the batch.
+    """
+    was_training = policy.training
+    policy.eval()
+    B, T, device = len(prompts), sampling.max_new_tokens, prompts.ids.device
+    uniform = torch.rand(B, T, generator=generator, dtype=torch.float64).to(device)
+    responses = torch.full((B, T), sampling.pad_id, dtype=torch.long, device=device)
+    mask = torch.zeros(B, T, dtype=torch.bool, device=device)
+    behavior, bare = (torch.zeros(B, T, device=device) for _ in range(2))
+    bits, vocabulary = None, None
+
+    decoders = [Decoder(policy, prompts)] + ([Decoder(mask_model, prompts)] if mask_model is not None else [])
+    rows, state, mask_state = torch.arange(B, device=device), None, None
+    running = torch.ones(B, dtype=torch.bool, device=device)
+    for t in range(T):
+        all_logits = [decoder.logits() for decoder in decoders]
+        logits, allowed = all_logits[0], None
+        steps = torch.full((len(rows),), t, device=device)
+        if mask_model is not None:
+            _, allowed, mask_state = mask_rule(restrict(all_logits[1], sampling, steps, None), mask_state)
+        if sampler is not None:
+            _, kept, state = sampler(restrict(logits, sampling, steps, allowed), state)
+            allowed = kept if allowed is None else allowed & kept
+        if allowed is not None:
+            if bits is None:
+                vocabulary = logits.shape[1]
+                bits = torch.zeros(B, T, -(-vocabulary // 8), dtype=torch.uint8, device=device)
+            bits[rows, t] = Allowed.pack(allowed)
+        restricted = restrict(logits, sampling, steps, allowed)
+        tokens = draw(restricted, uniform[rows, t])
+        at = tokens.unsqueeze(1)
+        live = running[rows]
+        behavior[rows, t] = (restricted.gather(1, at).squeeze(1) - restricted.logsumexp(-1)) * live
+        bare[rows, t] = (logits.gather(1, at).squeeze(1) - logits.logsumexp(-1)) * live
+        responses[rows, t] = torch.where(live, tokens, responses[rows, t])
+        mask[rows, t] = live
+        running[rows] = live & (tokens != sampling.eos_id)
+        if not running.any() or t == T - 1:
+            break
+        for decoder in decoders:
+            decoder.append(tokens)
+        # Compacting copies the caches: worth it once a quarter of the batch has ended. A sampler with a state keeps all.
+        alive = running[rows]
+        if state is None and mask_state is None and alive.sum() <= 0.75 * len(rows):
+            kept = alive.nonzero().squeeze(1)
+            rows = rows[kept]
+            for decoder in decoders:
+                decoder.keep(kept)
+    policy.train(was_training)
+
+    used = int(mask.any(0).sum())
+    responses, mask = responses[:, :used], mask[:, :used]
+    packed = None
+    if bits is not None:
+        packed = Allowed(bits[:, :used] * mask.unsqueeze(-1).to(torch.uint8), vocabulary)
+    return Rollout(
+        prompts, responses, mask, terminated=~running,
+        behavior_logprobs=behavior[:, :used], logprobs=bare[:, :used], sampling=sampling, allowed=packed,
+    )
+
+
+def decode(rollout: Rollout, tokenizer: PreTrainedTokenizerBase) -> list[str]:
+    """Response texts, special tokens left out."""
+    return tokenizer.batch_decode(
+        [row[keep].tolist() for row, keep in zip(rollout.responses, rollout.mask)], skip_special_tokens=True
+    )
+
+
+def trim(rollout: Rollout) -> Rollout:
+    """Drop prompt and response columns that are padding in every row: a minibatch of short rows costs a short pass."""
+    prompts = rollout.prompts
+    start = int(prompts.mask.any(0).long().argmax())
+    used = int(rollout.mask.any(0).sum())
+    allowed = rollout.allowed and dataclasses.replace(rollout.allowed, bits=rollout.allowed.bits[:, :used])
+    return dataclasses.replace(
+        rollout,
+        prompts=dataclasses.replace(prompts, ids=prompts.ids[:, start:], mask=prompts.mask[:, start:]),
+        responses=rollout.responses[:, :used], mask=rollout.mask[:, :used],
+        behavior_logprobs=rollout.behavior_logprobs[:, :used], logprobs=rollout.logprobs[:, :used], allowed=allowed,
+    )
+
+
+def from_references(prompts: Prompts, tokenizer: PreTrainedTokenizerBase, sampling: Sampling) -> Rollout:
+    """The prompts' first references as if they had been sampled: what supervised learning trains on.
+
+    A reference longer than ``max_new_tokens`` is cut there and does not end in EOS. Raises ``ValueError`` naming the
+    example whose reference is missing. Log-probabilities are zero: nobody sampled these tokens.
+    """
+    for example, references in zip(prompts.example_ids, prompts.references):
+        if not references:
+            raise ValueError(f"supervised: example {example} has no reference response")
+    T, rows = sampling.max_new_tokens, []
+    for references in prompts.references:
+        ids = tokenizer(references[0], add_special_tokens=False)["input_ids"]
+        rows.append((ids + [sampling.eos_id])[:T])
+    used = max(map(len, rows))
+    device = prompts.ids.device
+    mask = torch.tensor([[t < len(row) for t in range(used)] for row in rows], device=device)
+    responses = torch.tensor([row + [sampling.pad_id] * (used - len(row)) for row in rows], device=device)
+    terminated = torch.tensor([row[-1] == sampling.eos_id for row in rows], device=device)
+    zeros = torch.zeros(mask.shape, device=device)
+    return Rollout(prompts, responses, mask, terminated, zeros, zeros, sampling)
+
+
+def batch_of(prompts: Prompts, size: int, seed: int, update: int) -> Prompts:
+    """The prompts of one update: ``size`` of them, walking through seeded permutations of all, each prompt once a pass."""
+    positions = range(update * size, (update + 1) * size)
+    orders = {}
+    for epoch in {position // len(prompts) for position in positions}:
+        orders[epoch] = torch.randperm(len(prompts), generator=named_generator(seed, "prompts", epoch))
+    rows = torch.stack([orders[position // len(prompts)][position % len(prompts)] for position in positions])
+    return take(prompts, rows)

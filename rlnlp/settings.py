@@ -1,0 +1,51 @@
+"""The base of every settings class: frozen, strict, and with no field that the class does not name.
+
+A learner's `Config` subclasses `Settings`; each field carries its unit, range and source in `Field(description=...)`.
+"""
+
+from __future__ import annotations
+
+import pydantic
+
+
+class ConfigError(ValueError):
+    """Settings that cannot be used. The message names file, key, what was expected and what was found.
+
+    problems: one line of text per problem (all that were found, not only the first).
+    """
+
+    def __init__(self, message: str, problems: list[str] | None = None):
+        super().__init__(message)
+        self.problems = problems or [message]
+
+
+class Settings(pydantic.BaseModel):
+    """Frozen, validated settings.
+
+    Strict: text is never read as a number and a boolean is never a number. A whole number is accepted where a float
+    is expected, and a list where a tuple is (YAML and JSON have no tuples). NaN and infinities are errors.
+
+    Raises:
+        pydantic.ValidationError (a ValueError): an unknown name, a wrong type, or a value out of range.
+        `rlnlp.config.load` turns all of them into one `ConfigError`.
+    """
+
+    model_config = pydantic.ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=True, protected_namespaces=()
+    )
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _lists_to_tuples(cls, data):
+        if not isinstance(data, dict):
+            return data
+        tuples = {name for name, field in cls.model_fields.items() if _is_tuple(field.annotation)}
+        return {k: tuple(v) if k in tuples and isinstance(v, list) else v for k, v in data.items()}
+
+    def replace(self, **changes) -> Settings:
+        """A validated copy with some fields changed (`model_copy` alone does not validate)."""
+        return type(self).model_validate({**self.model_dump(), **changes})
+
+
+def _is_tuple(annotation) -> bool:
+    return annotation is tuple or getattr(annotation, "__origin__", None) is tuple

@@ -1,0 +1,222 @@
+"""Statistics on seed-level numbers: one value per seed, because the seed (= corpus draw) is the unit of replication.
+
+    difference = paired(without_kl, with_kl, alternative="greater")     # two arrays [n], seed i in both
+    decide(difference)                                                  # "holds here" | "fails here" | ...
+
+A permutation test of n paired seeds cannot give a p below 2^-n (one-sided), whatever the data. `smallest_p` says which,
+and `sign_flip` refuses a test that could never reach alpha instead of reporting a p that looks like evidence.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Callable, Literal, Sequence
+
+import numpy as np
+from scipy import stats
+
+ALPHA = 0.05
+Alternative = Literal["two-sided", "greater", "less"]
+MAX_EXACT = 20  # seeds up to which all 2^n sign flips are enumerated
+
+
+class TooFewSeeds(ValueError):
+    """The design cannot reach alpha, whatever the data say."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate and its 1 - alpha interval; low and high are None where one seed leaves the spread unknown."""
+
+    estimate: float
+    low: float | None
+    high: float | None
+    n: int
+
+    def excludes(self, value: float) -> bool:
+        return self.low is not None and not self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Difference first - second over n seeds present in both arms.
+
+    low, high: 1 - alpha t interval (always two-sided); p_permutation: exact sign-flip p in the direction of
+    ``alternative``, None where `smallest_p` exceeds alpha; p_opposite: the same in the other direction; p_t: paired t.
+    """
+
+    n: int
+    difference: float
+    low: float | None
+    high: float | None
+    alternative: Alternative
+    alpha: float
+    smallest_p: float
+    p_permutation: float | None
+    p_opposite: float | None
+    p_t: float | None
+
+
+def iqm(values: Sequence[float]) -> float:
+    """Interquartile mean: the mean without the lowest and highest quarter (Agarwal et al. 2021, arXiv:2108.13264).
+
+    values [n], one per seed; floor(n / 4) values are dropped at each end, as in rliable. Limits: n < 4 gives the mean;
+    equal values give that value.
+    """
+    return float(stats.trim_mean(_finite(values), 0.25))
+
+
+def mean_interval(values: Sequence[float], alpha: float = ALPHA) -> Interval:
+    """Mean and t interval: m ± t(1 - alpha/2, n - 1) s / sqrt(n), s with n - 1.
+
+    values [n >= 1]. Limits: n = 1 has no interval; equal values give an interval of width 0.
+    """
+    x = _finite(values)
+    if len(x) == 1:
+        return Interval(float(x[0]), None, None, 1)
+    half = stats.t.ppf(1 - alpha / 2, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x))
+    return Interval(float(x.mean()), float(x.mean() - half), float(x.mean() + half), len(x))
+
+
+def bootstrap(
+    *strata: Sequence[float], statistic: Callable[[np.ndarray], float] = iqm, alpha: float = ALPHA,
+    method: Literal["percentile", "BCa"] = "BCa", resamples: int = 2000, seed: int = 0,
+) -> Interval:
+    """Bootstrap interval of a statistic over seeds, stratified: each stratum (task, say) is resampled on its own and
+    the statistic is of all values together (rliable's stratified bootstrap). scipy.stats.bootstrap does the work.
+
+    strata: one or more [n_i]. The same seed gives the same interval. Limits: equal values give width 0; strata of one
+    seed each give no interval. With few seeds (n < 10) such intervals are too short: the t interval is the one decided on.
+    """
+    samples = [_finite(s) for s in strata]
+    everything = np.concatenate(samples)
+    estimate, n = float(statistic(everything)), len(everything)
+    if all(len(s) < 2 for s in samples):
+        return Interval(estimate, None, None, n)
+    if all(np.ptp(s) == 0 for s in samples):
+        return Interval(estimate, estimate, estimate, n)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # BCa of a statistic that the jackknife does not move; handled below
+        found = stats.bootstrap(
+            samples, lambda *parts: statistic(np.concatenate(parts)), n_resamples=resamples, vectorized=False,
+            confidence_level=1 - alpha, method=method, rng=np.random.default_rng(seed),
+        ).confidence_interval
+    if not np.isfinite([found.low, found.high]).all():
+        return bootstrap(
+            *strata, statistic=statistic, alpha=alpha, method="percentile", resamples=resamples, seed=seed
+        )
+    return Interval(estimate, float(found.low), float(found.high), n)
+
+
+def smallest_p(n: int, alternative: Alternative = "two-sided") -> float:
+    """Smallest p that a sign-flip test of n pairs can give: 2^-n one-sided, 2^(1-n) two-sided (1 at most)."""
+    if n < 1:
+        raise ValueError(f"expected at least one pair, found {n}")
+    return min(1.0, 2.0 ** (1 - n if alternative == "two-sided" else -n))
+
+
+def sign_flip(differences: Sequence[float], alternative: Alternative = "two-sided", alpha: float | None = ALPHA) -> float:
+    """Exact sign-flip permutation p: the share of the 2^n sign patterns whose sum is as extreme as the one seen.
+
+    differences [n], paired by seed; the null: each difference is symmetric about 0. Above MAX_EXACT seeds, 100,000
+    seeded random patterns plus the one seen. Limits: all differences of one sign give `smallest_p`; all 0 gives 1.
+    Raises: TooFewSeeds where `smallest_p` > alpha (alpha None: no refusal).
+    """
+    d = _finite(differences)
+    floor = smallest_p(len(d), alternative)
+    if alpha is not None and floor > alpha:
+        raise TooFewSeeds(f"{len(d)} seeds: the smallest p ({alternative}) is {floor:g} > {alpha:g}, so no test is made")
+    if len(d) <= MAX_EXACT:
+        signs = 1 - 2 * ((np.arange(2 ** len(d))[:, None] >> np.arange(len(d))) & 1)
+    else:
+        drawn = np.random.default_rng(0).choice([-1, 1], (100_000, len(d)))
+        signs = np.vstack([np.ones(len(d), int), drawn])
+    sums, seen = signs @ d, d.sum()
+    slack = 1e-12 * np.abs(d).sum()  # sums that differ by rounding only are ties
+    if alternative == "greater":
+        extreme = sums >= seen - slack
+    elif alternative == "less":
+        extreme = sums <= seen + slack
+    else:
+        extreme = np.abs(sums) >= abs(seen) - slack
+    return float(extreme.mean())
+
+
+def paired(
+    first: Sequence[float], second: Sequence[float], alternative: Alternative = "two-sided", alpha: float = ALPHA
+) -> Paired:
+    """Compare two arms seed by seed: mean of first - second, its t interval, the exact permutation p.
+
+    first, second [n], same seeds in the same order. alternative: direction of `first - second` that is claimed.
+    Raises: ValueError for arms of different length.
+    """
+    a, b = _finite(first), _finite(second)
+    if len(a) != len(b):
+        raise ValueError(f"arms paired by seed must have the same seeds: {len(a)} and {len(b)} values")
+    return one_sample(a - b, alternative, alpha)
+
+
+def one_sample(differences: Sequence[float], alternative: Alternative = "two-sided", alpha: float = ALPHA) -> Paired:
+    """`paired`, of differences (or of per-seed slopes) against 0."""
+    d = _finite(differences)
+    interval = mean_interval(d, alpha)
+    opposite = {"two-sided": "two-sided", "greater": "less", "less": "greater"}[alternative]
+    testable = smallest_p(len(d), alternative) <= alpha
+    p_t = None
+    if len(d) > 1:
+        # no spread at all: the limit of the t test (0 in the direction seen, 1 against it)
+        p_t = float(stats.ttest_1samp(d, 0, alternative=alternative).pvalue) if np.ptp(d) > 0 else _degenerate(d[0], alternative)
+    return Paired(
+        n=len(d), difference=interval.estimate, low=interval.low, high=interval.high, alternative=alternative,
+        alpha=alpha, smallest_p=smallest_p(len(d), alternative),
+        p_permutation=sign_flip(d, alternative, alpha) if testable else None,
+        p_opposite=sign_flip(d, opposite, alpha) if testable else None, p_t=p_t,
+    )
+
+
+HOLDS, FAILS, INCONCLUSIVE, FEW = "holds here", "fails here", "inconclusive", "too few seeds for a test; direction only"
+
+
+def decide(result: Paired) -> str:
+    """The rule fixed before any run, for a claim with a direction ("greater" or "less").
+
+    holds here: the two-sided 1 - alpha interval excludes 0 in the claimed direction and the permutation p <= alpha;
+    fails here: both, in the opposite direction; inconclusive: neither (so no effect found is not "fails");
+    too few seeds for a test: `smallest_p` > alpha.
+    """
+    if result.alternative == "two-sided":
+        raise ValueError("a claim needs a direction: greater or less")
+    if result.p_permutation is None:
+        return FEW
+    sign = 1 if result.alternative == "greater" else -1
+    low, high = sorted((sign * result.low, sign * result.high))
+    if low > 0 and result.p_permutation <= result.alpha:
+        return HOLDS
+    if high < 0 and result.p_opposite <= result.alpha:
+        return FAILS
+    return INCONCLUSIVE
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down correction of a family of p values, in their order (statsmodels does the work).
+
+    Limits: one p is unchanged; m equal p become min(1, m p).
+    """
+    from statsmodels.stats.multitest import multipletests
+
+    return [float(p) for p in multipletests(list(p_values), method="holm")[1]] if len(p_values) else []
+
+
+def _degenerate(value: float, alternative: Alternative) -> float:
+    if value == 0:
+        return 1.0
+    return 0.0 if alternative == "two-sided" or (value > 0) == (alternative == "greater") else 1.0
+
+
+def _finite(values: Sequence[float]) -> np.ndarray:
+    """As a [n] float array. Raises ValueError if empty or not finite: a missing seed is never averaged away."""
+    x = np.asarray(values, dtype=float)
+    if x.ndim != 1 or len(x) == 0 or not np.isfinite(x).all():
+        raise ValueError(f"expected one finite number per seed, found {values!r}")
+    return x

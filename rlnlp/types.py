@@ -1,0 +1,202 @@
+"""The frozen records that flow between modules; each checks its own shapes, dtypes and finiteness.
+
+Shapes: B prompts (episodes), P prompt length (left padded), T response length (right padded), V vocabulary.
+``mask`` always means "real token". Everything outside ``mask`` is finite and zero.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+Record = TypeVar("Record")
+
+
+def expect(**checks: tuple[Tensor, tuple[int | None, ...]]) -> None:
+    """Raise ``ValueError`` naming the first tensor whose shape differs (``None`` matches any size) or holds NaN/inf."""
+    for name, (tensor, shape) in checks.items():
+        same = tensor.dim() == len(shape) and all(s is None or s == t for s, t in zip(shape, tensor.shape))
+        if not same:
+            raise ValueError(f"{name}: expected shape {shape}, got {tuple(tensor.shape)}")
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            bad = (~torch.isfinite(tensor)).nonzero()[0].tolist()
+            raise ValueError(f"{name}: not finite at index {bad}: {tensor[tuple(bad)].item()}")
+
+
+@dataclass(frozen=True)
+class Prompts:
+    """What episodes start from.
+
+    ids [B, P] int64, left padded; mask [B, P] bool; texts: B strings; references: B lists of reference responses
+    (possibly empty); example_ids: B names of the examples; meta: B dicts of whatever the task knows (label, ...).
+    """
+
+    ids: Tensor
+    mask: Tensor
+    texts: list[str]
+    references: list[list[str]]
+    example_ids: list[str]
+    meta: list[dict] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if not self.meta:
+            object.__setattr__(self, "meta", [{} for _ in self.texts])
+        B, P = self.ids.shape
+        expect(ids=(self.ids, (B, P)), mask=(self.mask, (B, P)))
+        for name in ("texts", "references", "example_ids", "meta"):
+            if len(getattr(self, name)) != B:
+                raise ValueError(f"prompts.{name}: expected {B} entries, got {len(getattr(self, name))}")
+        if self.mask.dtype != torch.bool:
+            raise ValueError(f"prompts.mask: expected bool, got {self.mask.dtype}")
+        if B and not self.mask[:, -1].all():
+            row = int((~self.mask[:, -1]).nonzero()[0])
+            raise ValueError(f"prompts.mask: row {row} ({self.example_ids[row]}) is empty or not left padded")
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How response tokens were drawn; scoring reads the same record, so that the two cannot differ.
+
+    temperature divides the logits (> 0); EOS is blocked at the first ``min_new_tokens`` positions.
+    """
+
+    eos_id: int
+    pad_id: int
+    max_new_tokens: int
+    temperature: float = 1.0
+    min_new_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        if self.temperature <= 0:
+            raise ValueError(f"sampling.temperature: expected > 0, got {self.temperature}")
+        if not 0 <= self.min_new_tokens <= self.max_new_tokens or self.max_new_tokens < 1:
+            raise ValueError(
+                f"sampling: expected 0 <= min_new_tokens <= max_new_tokens and max_new_tokens >= 1, "
+                f"got {self.min_new_tokens} and {self.max_new_tokens}"
+            )
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """Tokens a sampler could choose, one bit each: bits [B, T, ceil(V / 8)] uint8. 19 MB where float32 takes 617."""
+
+    bits: Tensor
+    vocabulary: int
+
+    _weights = torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8)
+
+    @staticmethod
+    def pack(allowed: Tensor) -> Tensor:
+        """Booleans [..., V] to bits [..., ceil(V / 8)]; bit j of byte i is token 8 i + j."""
+        pad = -allowed.shape[-1] % 8
+        padded = torch.nn.functional.pad(allowed, (0, pad)).to(torch.uint8)
+        return (padded.unflatten(-1, (-1, 8)) * Allowed._weights.to(allowed.device)).sum(-1, dtype=torch.uint8)
+
+    def unpack(self, mask: Tensor) -> Tensor:
+        """Booleans [N, V] for the N positions where ``mask`` [B, T] holds, row by row."""
+        bits = self.bits[mask].unsqueeze(-1)
+        return (bits & Allowed._weights.to(bits.device)).bool().flatten(-2)[:, : self.vocabulary]
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One episode per row: a token is a step, a response is an episode.
+
+    responses [B, T] int64; mask [B, T] True up to and including EOS; terminated [B] EOS was emitted (else cut at T);
+    behavior_logprobs [B, T] nats under the distribution sampled from (tempered, masked, renormalised);
+    logprobs [B, T] nats under the bare policy (temperature 1, no mask), for the KL to the reference;
+    sampling: the settings; allowed: tokens the sampler could choose, None = all.
+    """
+
+    prompts: Prompts
+    responses: Tensor
+    mask: Tensor
+    terminated: Tensor
+    behavior_logprobs: Tensor
+    logprobs: Tensor
+    sampling: Sampling
+    allowed: Allowed | None = None
+
+    def __post_init__(self) -> None:
+        B, T = self.responses.shape
+        expect(
+            mask=(self.mask, (B, T)),
+            terminated=(self.terminated, (B,)),
+            behavior_logprobs=(self.behavior_logprobs, (B, T)),
+            logprobs=(self.logprobs, (B, T)),
+        )
+        if len(self.prompts) != B:
+            raise ValueError(f"rollout.prompts: expected {B} prompts, got {len(self.prompts)}")
+        if (self.mask[:, 1:] & ~self.mask[:, :-1]).any():
+            raise ValueError("rollout.mask: responses must be right padded (True cells first)")
+        if self.allowed is not None:
+            expect(allowed=(self.allowed.bits, (B, T, None)))
+
+    def __len__(self) -> int:
+        return len(self.responses)
+
+
+@dataclass(frozen=True)
+class Experience:
+    """A rollout a learner can use.
+
+    scores [B] task score, in the reward function's unit; reward_parts: dict of [B]; ref_logprobs [B, T] nats;
+    kl [B, T] nats, the penalised estimate; rewards, values, advantages, returns [B, T].
+    """
+
+    rollout: Rollout
+    scores: Tensor
+    reward_parts: dict[str, Tensor]
+    ref_logprobs: Tensor
+    kl: Tensor
+    rewards: Tensor
+    values: Tensor
+    advantages: Tensor
+    returns: Tensor
+
+    def __post_init__(self) -> None:
+        shape = tuple(self.rollout.responses.shape)
+        expect(scores=(self.scores, shape[:1]))
+        expect(**{part: (value, shape[:1]) for part, value in self.reward_parts.items()})
+        expect(
+            ref_logprobs=(self.ref_logprobs, shape),
+            kl=(self.kl, shape),
+            rewards=(self.rewards, shape),
+            values=(self.values, shape),
+            advantages=(self.advantages, shape),
+            returns=(self.returns, shape),
+        )
+
+    def __len__(self) -> int:
+        return len(self.rollout)
+
+
+def _map(value, on_tensor, on_list):
+    if isinstance(value, Tensor):
+        return on_tensor(value)
+    if isinstance(value, list):
+        return on_list(value)
+    if isinstance(value, dict):
+        return {key: _map(item, on_tensor, on_list) for key, item in value.items()}
+    if isinstance(value, Sampling) or not dataclasses.is_dataclass(value):
+        return value
+    names = [f.name for f in dataclasses.fields(value)]
+    return dataclasses.replace(value, **{n: _map(getattr(value, n), on_tensor, on_list) for n in names})
+
+
+def take(record: Record, rows: Tensor) -> Record:
+    """The episodes ``rows`` [N] (int64 indices) of a record, in that order."""
+    indices = rows.tolist()
+    return _map(record, lambda t: t[rows], lambda items: [items[i] for i in indices])
+
+
+def to(record: Record, device: str | torch.device) -> Record:
+    """The record with every tensor on ``device``."""
+    return _map(record, lambda t: t.to(device), lambda items: items)

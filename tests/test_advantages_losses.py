@@ -1,0 +1,93 @@
+"""Hand-worked numbers, the original library's golden values, and identities."""
+
+import pytest
+import torch
+
+from rlnlp.advantages import gae, masked_mean, whiten
+from rlnlp.losses import entropy, explained_variance, ppo_clip, value_loss
+from rlnlp.models import chosen_logprobs, restrict
+from rlnlp.types import Sampling
+
+
+def close(actual, expected, tolerance=1e-6):
+    torch.testing.assert_close(torch.as_tensor(actual), torch.as_tensor(expected), atol=tolerance, rtol=0)
+
+
+def test_returns_read_as_digits():
+    """gamma = 0.1, lam = 1, values 0: the return of rewards 1 2 3 is 1.23, then 2.3, then 3."""
+    rewards, mask = torch.tensor([[1.0, 2.0, 3.0]]), torch.ones(1, 3, dtype=torch.bool)
+    close(gae(rewards, torch.zeros(1, 3), mask, 0.1, 1.0), [[1.23, 2.3, 3.0]])
+
+
+def test_gae_golden_values_of_the_original_library():
+    rewards = torch.tensor([[0.0, 0.0, 1.0], [0.0, 0.5, 0.0]])
+    values = torch.tensor([[0.1, 0.2, 0.3], [0.4, 0.5, 9.0]])
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    close(gae(rewards, values, mask, 0.99, 0.95), [[0.808407, 0.755350, 0.7], [0.095, 0.0, 0.0]])
+    cut = gae(rewards[:1], values[:1], mask[:1], 0.99, 0.95, bootstrap=torch.tensor([0.7]))
+    close(cut, [[1.421393, 1.407117, 1.393]])
+
+
+def test_gae_reads_nothing_outside_the_mask_and_is_delta_at_lam_zero():
+    torch.manual_seed(0)
+    rewards, values = torch.randn(4, 6), torch.randn(4, 6)
+    mask = torch.arange(6) < torch.tensor([[6], [3], [1], [4]])
+    inside = gae(rewards * mask, values * mask, mask, 0.9, 0.8)
+    close(gae(rewards, values, mask, 0.9, 0.8), inside)
+    assert (inside[~mask] == 0).all()
+    following = torch.cat([(values * mask)[:, 1:], torch.zeros(4, 1)], 1)
+    close(gae(rewards, values, mask, 0.9, 0.0), (rewards + 0.9 * following - values) * mask)
+
+
+def test_whitening_ignores_padding():
+    values, mask = torch.tensor([[1.0, 2.0, 4.0]]), torch.ones(1, 3, dtype=torch.bool)
+    wide = torch.nn.functional.pad(values, (0, 40), value=7.0), torch.nn.functional.pad(mask, (0, 40))
+    close(whiten(*wide)[:, :3], whiten(values, mask))
+    close(whiten(values, mask), (values - values.mean()) / values.std(), 1e-5)
+    close(masked_mean(*wide), 7 / 3)
+
+
+def test_ppo_minibatch_golden_values():
+    """RL4LMs' formulas on four tokens: whitened advantages .3 -1.3 -.1 1.1."""
+    logprobs, old = torch.tensor([-1.0, -2.0, -0.5, -3.0]), torch.tensor([-1.2, -1.5, -0.5, -3.3])
+    advantages = whiten(torch.tensor([[1.0, -1.0, 0.5, 2.0]]), torch.ones(1, 4, dtype=torch.bool))[0]
+    close(advantages, [0.3, -1.3, -0.1, 1.1], 1e-1)
+    loss, seen = ppo_clip(logprobs, old, advantages, 0.2)
+    close(seen["ratio"], [1.221403, 0.606531, 1.0, 1.349859])
+    close(seen["approx_kl"], 0.044448)
+    close(seen["clip_fraction"], 0.75)
+    ratio = seen["ratio"].tolist()
+    by_hand = -sum(
+        min(r * a, min(max(r, 0.8), 1.2) * a) for r, a in zip(ratio, advantages.tolist())
+    ) / 4
+    close(loss, by_hand)
+    close(loss, -0.135, 2e-3)
+    values, returns = torch.tensor([0.4, 0.3, 0.6, 0.1]), torch.tensor([0.5, 0.2, 1.0, 0.0])
+    close(value_loss(values, values, returns, 0.0), 0.0475)
+
+
+def test_value_clipping_keeps_the_larger_error():
+    value, old, target = torch.tensor([2.0]), torch.tensor([0.0]), torch.tensor([2.0])
+    close(value_loss(value, old, target, 0.0), 0.0)
+    close(value_loss(value, old, target, 0.5), 2.25)
+
+
+def test_masked_distribution_is_renormalised():
+    """Logits 2 1 0 -1 -2, first two allowed. The original keeps -0.4519 and entropy 0.7209; these are the right ones."""
+    logits = torch.tensor([[2.0, 1.0, 0.0, -1.0, -2.0]])
+    allowed = torch.tensor([[True, True, False, False, False]])
+    masked = restrict(logits, Sampling(eos_id=4, pad_id=4, max_new_tokens=1), torch.tensor([0]), allowed)
+    close(chosen_logprobs(masked, torch.tensor([0])), [-0.313262])
+    close(entropy(masked), 0.582203)
+
+
+def test_entropy_of_a_masked_distribution_has_a_finite_gradient():
+    logits = torch.tensor([[1.0, 0.0, -torch.inf]], requires_grad=True)
+    entropy(logits).backward()
+    assert torch.isfinite(logits.grad).all()
+
+
+def test_explained_variance():
+    returns = torch.tensor([1.0, 2.0, 3.0])
+    assert explained_variance(returns, returns) == 1 and explained_variance(torch.zeros(3), returns) == pytest.approx(0)
+    assert explained_variance(returns, torch.ones(3)) == 0

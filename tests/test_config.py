@@ -1,0 +1,294 @@
+"""Settings: every kind of mistake gives one message that names the place, what was expected, and the nearest name."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import Field
+from ruamel.yaml import YAML
+
+from rlnlp import config
+from rlnlp.settings import ConfigError, Settings
+
+ROOT = Path(__file__).resolve().parents[1]
+PROFILES = [ROOT / "params.yaml", *sorted(ROOT.glob("profiles/*/params.yaml"))]
+MINI = (ROOT / "params.yaml").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def edited(tmp_path):
+    """Write mini's params.yaml with some text replaced; the replaced text must be there."""
+
+    def write(*changes: tuple[str, str]) -> Path:
+        text = MINI
+        for old, new in changes:
+            assert text.count(old) == 1, f"{old!r} occurs {text.count(old)} times"
+            text = text.replace(old, new)
+        path = tmp_path / "params.yaml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def problems(path, **overrides) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        config.load(path, **overrides)
+    assert str(caught.value).startswith(f"{path}:")
+    return caught.value.problems
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda p: p.parent.name)
+def test_every_profile_is_valid(path):
+    params = config.load(path)
+    assert params.folder == path.parent
+    assert params.scratch == ROOT / ".scratch" / params.profile
+    assert params.reports == ROOT / "reports" / params.profile
+    for name, run in params.runs.items():
+        for key, value in run.items():
+            if key != "algorithm":
+                assert getattr(params.learner_config(name), key) == value
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda p: p.parent.name)
+def test_every_profile_writes_out_every_name(path):
+    """`dvc exp run -S section.name=...` needs the name to be in the file."""
+    raw = YAML(typ="safe").load(path)
+    for section in config.Params.model_fields:
+        assert section in raw
+        if section != "kl_report":
+            assert set(config._names(section)) - set(raw[section] or ()) == set(), section
+
+
+def test_sizes_have_no_unchecked_combination():
+    path = ROOT / "profiles/imdb/params.yaml"
+    small, large = config.load(path), config.load(path, size="gpu")
+    assert large.device == "cuda" and large.language_model.width > small.language_model.width
+    assert large.language_model.warmup_fraction == small.language_model.warmup_fraction
+
+
+CASES = {  # name: (old text, new text, words the one problem must contain)
+    "unknown name": ("  clip: 0.2", "  clp: 0.2", ["learner.clp", "line", "unknown name", "learner.clip"]),
+    "unknown top-level name": ("threads: 1 ", "thread: 1 ", ["thread", "did you mean threads"]),
+    "name in the wrong section": ("mirror: ", "gamma: 0.9\nmirror: ", ["gamma", "did you mean learner.gamma"]),
+    "sampling name in learner": ("  lam: 0.95", "  lam: 0.95\n  top_k: 5", ["learner.top_k", "sampling.top_k"]),
+    "unknown nlpo name": ("  sync_every: 5", "  sync_evry: 5", ["nlpo.sync_evry", "nlpo.sync_every"]),
+    "text for a number": ("  temperature: 1.0", "  temperature: warm", ["sampling.temperature", "number", "'warm' (text)"]),
+    "quoted number": ("  gamma: 0.95", '  gamma: "0.95"', ["learner.gamma", "a number", "'0.95' (text)"]),
+    "boolean for a whole number": ("threads: 1 ", "threads: true ", ["threads", "whole number", "true (true/false)"]),
+    "float for a whole number": ("  updates: 30\n  episodes", "  updates: 2.5\n  episodes", ["learner.updates", "2.5"]),
+    "number for a boolean": ("  include_prompt: true", "  include_prompt: 1", ["include_prompt", "true or false", "1"]),
+    "out of range": ("  gamma: 0.95", "  gamma: 1.5", ["learner.gamma", "<= 1", "found 1.5"]),
+    "negative": ("  kl_coef: 0.05  ", "  kl_coef: -0.05  ", ["learner.kl_coef", ">= 0", "-0.05"]),
+    "not a number": ("  lam: 0.95", "  lam: .nan", ["learner.lam", "finite", "nan"]),
+    "choice": ("  kl_estimator: k1", "  kl_estimator: k4", ["learner.kl_estimator", "'k1', 'k2' or 'k3'", "k4"]),
+    "choice, near": ("  tokenizer: word", "  tokenizer: words", ["language_model.tokenizer", "did you mean 'word'"]),
+    "missing value": ("  batch_size: 32  ", "  # batch_size: 32  ", ["language_model.batch_size", "nothing"]),
+    "missing section": ("tune:   ", "#tune:   ", ["tune"]),
+    "empty section": ("nlpo:   ", "nlpo:\nx:  ", ["nlpo"]),
+    "device": ("device: cpu", "device: gpu", ["device", "cuda", "'gpu'"]),
+    "list element": ("learning_rates: [5e-4,", "learning_rates: [small,", ["tune.learning_rates[0]", "'small'"]),
+    "empty list": ("seeds: [1, 2, 3, 4, 5]", "seeds: []", ["seeds", "at least 1"]),
+    "seeds without draw": ("seeds: [1,", "seeds: [9,", ["seeds", "draws", "[9]"]),
+    "seed twice": ("seeds: [1, 2,", "seeds: [2, 2,", ["seeds", "different"]),
+    "tune draw": ("  draw: 0", "  draw: 7", ["tune.draw", "7"]),
+    "learning rate zero": ("learning_rates: [5e-4,", "learning_rates: [0,", ["tune.learning_rates", "> 0"]),
+    "run algorithm": ("kl_0: {algorithm: nlpo,", "kl_0: {algorithm: nlop,", ["runs.nlpo_kl_0.algorithm", "'nlpo'"]),
+    "run without algorithm": ("ppo_kl_large: {algorithm: ppo, ", "ppo_kl_large: {", ["ppo_kl_large.algorithm", "none"]),
+    "run override": ("{algorithm: ppo, kl_coef: 0.2}", "{algorithm: ppo, kl_cof: 0.2}", ["ppo_kl_large.kl_cof", "kl_coef"]),
+    "run value": ("{algorithm: ppo, kl_coef: 0.2}", "{algorithm: ppo, kl_coef: much}", ["ppo_kl_large.kl_coef", "much"]),
+    "nlpo name in a ppo run": ("{algorithm: ppo, kl_coef: 0.2}", "{algorithm: ppo, sync_every: 2}", ["sync_every"]),
+    "run name": ("  ppo_target_high: {", "  ppo_1.0: {}\n  ppo_target_high: {", ["ppo_1.0", "no dots"]),
+    "report names no run": ("conditions: [ppo_kl_0,", "conditions: [ppo_kl_O,", ["kl_report.conditions[0]", "'ppo_kl_0'"]),
+    "report pair": ("    ppo: [ppo_kl_0,", "    ppo: [ppo_kl_9,", ["kl_report.pairs.ppo", "'ppo_kl_9'"]),
+    "too long for the model": ("  prompt_tokens: 10", "  prompt_tokens: 50", ["task.prompt_tokens", "context (64)", "74"]),
+    "a run too long": ("ppo, kl_coef: 0.2}", "ppo, max_new_tokens: 60}", ["language_model.context", "70"]),
+    "too long for the reward": ("  max_tokens: 96", "  max_tokens: 16", ["reward_model.max_tokens", "16"]),
+    "width and heads": ("  heads: 4\n  context", "  heads: 5\n  context", ["language_model.width", "multiple", "5"]),
+    "least above most": ("  min_new_tokens: 0", "  min_new_tokens: 25", ["sampling.min_new_tokens", "24", "25"]),
+    "bpe vocabulary": ("  tokenizer: word", "  tokenizer: bpe", ["language_model.vocabulary", "260"]),
+    "size": ('size: ""', "size: huge", ["size", "'huge'"]),
+    "name in sizes": ("sizes: {}", "sizes: {big: {language_model: {witdh: 9}}}", ["sizes.big.language_model.witdh", "width"]),
+    "root": ("root: .", "root: nowhere", ["root", "folder", "nowhere"]),
+    "no such model": ('model: ""', "model: ./models/mine", ["bring.model", "./models/mine"]),
+    "no such prompts": ('prompts: ""', "prompts: my.csv", ["bring.prompts", "my.csv"]),
+    "no such reward file": ('reward: ""', "reward: my.py:score", ["bring.reward", "my.py"]),
+    "no function": ('reward: ""', "reward: my.py", ["bring.reward", "my.py:function"]),
+    "csv without a file": ("name: generated_reviews", "name: csv", ["task.name", "bring.prompts"]),
+    "number as a name": ("sizes: {}", "sizes: {1: {}}", ["sizes.1", "text as a name"]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_mistake_is_named(edited, case):
+    old, new, words = CASES[case]
+    path = edited((old, new))
+    found = problems(path)
+    assert any(all(word in line for word in words) for line in found), found
+    if not case.startswith(("missing", "empty section", "unknown top-level", "run name")):
+        name = [line for line in found if words[0] in line.split(":")[0] or "unknown" in line]
+        assert len(found) <= 2 and name, found
+
+
+def test_the_line_number_is_right(edited):
+    path = edited(("  gamma: 0.95", "  gamma: 1.5"))
+    line = 1 + path.read_text().splitlines().index(next(x for x in path.read_text().splitlines() if "gamma: 1.5" in x))
+    assert f"(line {line})" in problems(path)[0]
+
+
+def test_all_problems_at_once(edited):
+    found = problems(edited(("  gamma: 0.95", "  gama: 0.95"), ("  heads: 4\n  context", "  heads: no\n  context")))
+    assert len(found) == 2
+    found = problems(edited(("threads: 1 ", "threads: 0 "), ("  clip: 0.2", "  clip: -1"), ("  draw: 0", "  draw: x")))
+    assert {line.split(" ")[0] for line in found} == {"threads", "learner.clip", "tune.draw"}
+
+
+def test_duplicate_key(edited):
+    with pytest.raises(ConfigError, match=r"line \d+.*duplicate key \"gamma\""):
+        config.load(edited(("  lam: 0.95", "  lam: 0.95\n  gamma: 0.5")))
+
+
+@pytest.mark.parametrize("text", ["a: [1", "a:\n\t- 1", "- 1\n- 2", "just words", "", "a: 1\n---\nb: 2", "\x00"])
+def test_not_a_params_file(tmp_path, text):
+    path = tmp_path / "params.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"params.yaml:.*(not valid YAML|expected lines)"):
+        config.load(path)
+
+
+def test_missing_file(tmp_path):
+    (tmp_path / "parms.yaml").write_text("")
+    with pytest.raises(ConfigError, match=r"no such file.*parms.yaml"):
+        config.load(tmp_path / "params.yaml")
+
+
+def test_numbers_are_read_as_dvc_reads_them(edited):
+    params = config.load(edited(("  gamma: 0.95", "  gamma: 1"), ("  lam: 0.95", "  lam: 5e-1")))
+    assert params.algorithm_config("ppo").lam == 0.5
+    gamma = params.algorithm_config("ppo").gamma
+    assert gamma == 1.0 and isinstance(gamma, float)
+
+
+def test_overrides(edited):
+    path = edited()
+    params = config.load(path, **{"learner.gamma": 0.5, "threads": 2, "runs.ppo_kl_0.kl_coef": 0.25})
+    assert params.threads == 2 and params.algorithm_config("nlpo").gamma == 0.5
+    assert params.learner_config("ppo_kl_0").kl_coef == 0.25
+    assert "learner.gamma (override): expected <= 1, found 2.0" in problems(path, **{"learner.gamma": 2.0})[0]
+    assert "did you mean learner.gamma?" in problems(path, **{"learner.gama": 1.0})[0]
+    assert "did you mean learner.gamma?" in problems(path, **{"learnr.gamma": 1.0})[0]
+
+
+def test_sizes_replace_and_overrides_win(edited):
+    path = edited(('size: ""', "size: big"), ("sizes: {}", "sizes: {big: {language_model: {width: 128, layers: 3}}}"))
+    params = config.load(path, **{"language_model.layers": 5})
+    assert (params.language_model.width, params.language_model.layers, params.language_model.heads) == (128, 5, 4)
+    path = edited(('size: ""', "size: big"), ("sizes: {}", "sizes: {big: {language_model: {width: 130}}}"))
+    assert "language_model.width (from sizes.big)" in problems(path)[0]
+
+
+def test_order_of_what_decides_a_run(edited):
+    params = config.load(edited())
+    tuned = {"learning_rate": 2e-3, "kl_coef": 0.1}
+    plain, chosen = params.learner_config("ppo_target_low"), params.learner_config("ppo_target_low", tuned)
+    assert (plain.learning_rate, chosen.learning_rate) == (1e-3, 2e-3)
+    assert (chosen.kl_coef, chosen.kl_target) == (0.1, 0.2)
+    assert params.learner_config("ppo_kl_0", tuned).kl_coef == 0.0  # what the run says wins
+    assert params.learner_config("nlpo_kl_0").sync_every == 5
+    assert params.learner_config("ppo_kl_0").max_new_tokens == params.sampling.max_new_tokens
+    assert not hasattr(params.learner_config("ppo_kl_0"), "sync_every")
+    with pytest.raises(ConfigError, match="learning_rte.*learning_rate"):
+        params.learner_config("ppo_kl_0", {"learning_rte": 1.0})
+    with pytest.raises(ConfigError, match="no run is called 'ppo_kl_1'; did you mean 'ppo_kl_"):
+        params.learner_config("ppo_kl_1")
+    with pytest.raises(ConfigError, match="a2c"):
+        params.algorithm_config("a2c")
+
+
+def test_pick_gives_the_values_read(edited):
+    params = config.load(edited())
+    assert params.pick("sampling.top_k", "learner.gamma", "seeds") == {
+        "sampling.top_k": 0,
+        "learner.gamma": 0.95,
+        "seeds": [1, 2, 3, 4, 5],
+    }
+    assert set(params.pick("nlpo")) == {"nlpo.mask_top_p", "nlpo.mask_min_tokens", "nlpo.sync_every"}
+    with pytest.raises(KeyError, match=r"learner\.gama"):
+        params.pick("learner.gama")
+
+
+def test_a_brought_model_decides_the_length(edited, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text('{"n_positions": 32}')
+    assert "positions of mine (32)" in problems(edited(('model: ""', "model: mine")))[0]
+    (tmp_path / "mine" / "config.json").write_text('{"n_positions": 34}')
+    config.load(edited(('model: ""', "model: mine")))
+    (tmp_path / "mine" / "config.json").write_text('{"n_positions": 8, "is_encoder_decoder": true}')
+    config.load(edited(('model: ""', "model: mine")))
+
+
+def test_brought_files(edited, tmp_path):
+    (tmp_path / "my.py").write_text("")
+    (tmp_path / "my.csv").write_text("prompt\nhello\n")
+    params = config.load(edited(('reward: ""', "reward: my.py:score"), ('prompts: ""', "prompts: my.csv")))
+    assert params.task_name == "csv" and params.task.name == "generated_reviews"
+
+
+def test_a_copied_profile_must_be_renamed(tmp_path):
+    folder = tmp_path / "profiles" / "mine"
+    folder.mkdir(parents=True)
+    shutil.copy(ROOT / "profiles/smoke/params.yaml", folder)
+    assert "profile" in problems(folder / "params.yaml")[0] and "'mine'" in problems(folder / "params.yaml")[0]
+
+
+def test_every_field_says_what_it_is():
+    def walk(model):
+        for name, field in model.model_fields.items():
+            assert field.description, f"{model.__name__}.{name}"
+            if isinstance(field.annotation, type) and issubclass(field.annotation, Settings):
+                walk(field.annotation)
+
+    walk(config.Params)
+    for algorithm in config.ALGORITHMS:
+        walk(config.learner_class(algorithm))
+
+
+def test_settings_are_frozen_and_strict():
+    class Example(Settings):
+        rate: float = Field(1.0, ge=0)
+        names: tuple[str, ...] = ()
+
+    assert Example(rate=1, names=["a"]).names == ("a",)
+    assert Example().replace(rate=2).rate == 2.0
+    with pytest.raises(ValueError, match="frozen"):
+        Example().rate = 3.0
+    for bad in ({"rate": "1"}, {"rate": True}, {"rate": float("inf")}, {"rate": -1}, {"names": [1]}, {"raet": 1}):
+        with pytest.raises(ValueError):
+            Example(**bad)
+        with pytest.raises(ValueError):
+            Example().replace(**bad)
+
+
+def test_command_line(edited, tmp_path):
+    def check(path):
+        out = tmp_path / "build" / "checked.txt"
+        command = [sys.executable, "-m", "rlnlp.config", "check", str(path), str(out)]
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT), out
+
+    done, out = check(edited())
+    assert done.returncode == 0, done.stderr
+    first = out.read_bytes()
+    out.unlink()
+    done, out = check(edited(("  gamma: 0.95", "  gamma: 0.9")))
+    assert done.returncode == 0 and out.read_bytes() == first  # constant: other values do not re-run what follows
+    out.unlink()
+    done, out = check(edited(("  gamma: 0.95", "  gama: 0.9")))
+    assert done.returncode == 1 and not out.exists()
+    assert "learner.gama" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_reading_the_module_does_not_bring_torch():
+    code = "import rlnlp.config, rlnlp.runs, sys; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT).stdout == "False\n"

@@ -1,0 +1,206 @@
+"""The implemented quantities against exact enumeration of a token MDP with 4 tokens and horizon 3 (52 responses)."""
+
+import dataclasses
+
+import pytest
+import torch
+from scipy.stats import chisquare
+
+from rlnlp import models, samplers
+from rlnlp.advantages import gae
+from rlnlp.losses import ppo_clip
+from rlnlp.rewards import kl_estimate, token_rewards
+from rlnlp.rollout import sample
+from tests.tiny import EOS, MAKE, as_rollout, every_response
+
+V, T, PROMPT = 4, 3, torch.tensor([2, 3])
+BETA = 0.3
+
+
+def full_logprobs(model, prefix: tuple[int, ...]) -> torch.Tensor:
+    """log pi(. | prompt, prefix) [V] by one plain, uncached forward of the whole model; independent of rlnlp.models."""
+    if model.config.is_encoder_decoder:
+        decoder = torch.tensor([[model.config.decoder_start_token_id, *prefix]])
+        logits = model(input_ids=PROMPT[None], decoder_input_ids=decoder).logits
+    else:
+        logits = model(torch.cat([PROMPT, torch.tensor(prefix, dtype=torch.long)])[None]).logits
+    return logits[0, -1].log_softmax(-1)
+
+
+def sequence_logprobs(model, responses) -> torch.Tensor:
+    """[N, T] log pi(a_t | s_t), zero after the end, differentiable."""
+    cache = {}
+    rows = []
+    for tokens in responses:
+        row = []
+        for t, token in enumerate(tokens):
+            if tokens[:t] not in cache:
+                cache[tokens[:t]] = full_logprobs(model, tokens[:t])
+            row.append(cache[tokens[:t]][token])
+        rows.append(torch.stack(row + [torch.zeros(())] * (T - len(row))))
+    return torch.stack(rows)
+
+
+@pytest.fixture(params=list(MAKE))
+def world(request):
+    policy, reference = MAKE[request.param](V, seed=0), MAKE[request.param](V, seed=1)
+    responses = every_response(V, T)
+    assert len(responses) == 1 + 3 * 1 + 9 * 4
+    exact = sequence_logprobs(policy, responses)
+    with torch.no_grad():
+        reference_exact = sequence_logprobs(reference, responses)
+    rollout = as_rollout(responses, PROMPT, T)
+    scores = torch.linspace(-1, 1, len(responses))[torch.randperm(len(responses), generator=torch.Generator().manual_seed(5))]
+    return policy, reference, responses, rollout, exact, reference_exact, scores
+
+
+def test_probabilities_of_all_responses_sum_to_one(world):
+    policy, _, _, rollout, exact, _, _ = world
+    assert exact.sum(1).exp().sum().item() == pytest.approx(1, abs=1e-5)
+    torch.testing.assert_close(models.score_tokens(policy, rollout), exact.detach() * rollout.mask, atol=1e-5, rtol=0)
+
+
+def experience_parts(policy, reference, rollout, scores, gamma, lam):
+    logprobs, ref = models.score_tokens(policy, rollout), models.score_tokens(reference, rollout)
+    kl = kl_estimate(logprobs=logprobs, ref_logprobs=ref, kind="k1") * rollout.mask
+    rewards = token_rewards(scores, kl, rollout.mask, BETA)
+    return rewards, gae(rewards, torch.zeros_like(rewards), rollout.mask, gamma, lam)
+
+
+def implemented_gradient(policy, rollout, advantages, weights):
+    """Sum over responses of p(response) x gradient of sum_t of the clipped surrogate, by the package's functions."""
+    hidden = models.hidden_states(policy, rollout)[rollout.mask]
+    logprobs = models.chosen_logprobs(models.behavior_logits(models.head(policy, hidden), rollout), rollout.responses[rollout.mask])
+    weight = weights[:, None].expand(rollout.mask.shape)[rollout.mask]
+    loss, _ = ppo_clip(logprobs, logprobs.detach(), advantages[rollout.mask] * weight, clip=0.2)
+    return torch.autograd.grad(-loss * len(logprobs), list(policy.parameters()), allow_unused=True)
+
+
+def assert_same_gradient(ours, exact):
+    scale = max(g.abs().max().item() for g in exact if g is not None)
+    assert scale > 1e-3  # a gradient of zeros would prove nothing
+    for mine, true in zip(ours, exact):
+        if true is not None:
+            torch.testing.assert_close(mine, true, atol=1e-5 * max(scale, 1), rtol=1e-4)
+
+
+def test_first_gradient_is_the_exact_policy_gradient(world):
+    """gamma = lam = 1: the expectation over all responses of our first gradient is d/dtheta E[score - beta KL]."""
+    policy, reference, _, rollout, exact, reference_exact, scores = world
+    sequence = exact.sum(1)
+    value = (sequence.exp() * (scores - BETA * (sequence - reference_exact.sum(1)))).sum()
+    true = torch.autograd.grad(value, list(policy.parameters()), allow_unused=True)
+    _, advantages = experience_parts(policy, reference, rollout, scores, 1.0, 1.0)
+    assert_same_gradient(implemented_gradient(policy, rollout, advantages, sequence.exp().detach()), true)
+
+
+def test_discounted_gradient_is_the_enumerated_form_without_gamma_to_the_t(world):
+    policy, reference, responses, rollout, exact, reference_exact, scores = world
+    gamma, probabilities = 0.6, exact.sum(1).exp().detach()
+    objective = torch.zeros(())
+    for i, tokens in enumerate(responses):
+        rewards = [-BETA * (exact[i, t] - reference_exact[i, t]).item() for t in range(len(tokens))]
+        rewards[-1] += scores[i].item()
+        for t in range(len(tokens)):
+            to_go = sum(gamma ** (k - t) * rewards[k] for k in range(t, len(tokens)))
+            objective = objective + probabilities[i] * exact[i, t] * to_go
+    true = torch.autograd.grad(objective, list(policy.parameters()), allow_unused=True)
+    _, advantages = experience_parts(policy, reference, rollout, scores, gamma, 1.0)
+    assert_same_gradient(implemented_gradient(policy, rollout, advantages, probabilities), true)
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.6])
+def test_expected_returns_are_the_dynamic_programming_values(world, gamma):
+    policy, reference, responses, rollout, exact, reference_exact, scores = world
+    index = {tokens: i for i, tokens in enumerate(responses)}
+    with torch.no_grad():
+        distributions = {p: full_logprobs(policy, p).exp() for p in {r[:t] for r in responses for t in range(len(r))}}
+        ref = {p: full_logprobs(reference, p) for p in distributions}
+
+    def value(prefix):  # Bellman's equation, backwards from the ends
+        total = 0.0
+        for token in range(V):
+            p, following = distributions[prefix][token].item(), (*prefix, token)
+            reward = -BETA * (distributions[prefix][token].log() - ref[prefix][token]).item()
+            ended = following in index
+            total += p * (reward + (scores[index[following]].item() if ended else gamma * value(following)))
+        return total
+
+    _, returns = experience_parts(policy, reference, rollout, scores, gamma, 1.0)  # values 0: advantages = returns
+    sequence = exact.detach().sum(1).exp()
+    for prefix in distributions:
+        rows = [i for i, r in enumerate(responses) if r[: len(prefix)] == prefix]
+        weights = sequence[rows] / sequence[rows].sum()
+        assert (weights * returns[rows, len(prefix)]).sum().item() == pytest.approx(value(prefix), abs=1e-5)
+
+
+def test_exact_kl_sums_to_the_sequence_kl(world):
+    policy, reference, _, rollout, exact, reference_exact, _ = world
+    sequence = exact.detach().sum(1)
+    true = (sequence.exp() * (sequence - reference_exact.sum(1))).sum().item()
+    raw, deployed = models.exact_kl(policy, reference, rollout)
+    assert (sequence.exp()[:, None] * raw).sum().item() == pytest.approx(true, abs=1e-5)
+    torch.testing.assert_close(raw, deployed)  # nothing truncated: both are the bare policy
+    zero, _ = models.exact_kl(policy, policy, rollout)
+    assert zero.abs().max().item() < 1e-6
+
+
+def nucleus(probabilities: torch.Tensor, p: float) -> set[int]:
+    kept, mass = set(), 0.0
+    for token in probabilities.argsort(descending=True).tolist():
+        kept.add(token)
+        mass += probabilities[token].item()
+        if mass >= p:
+            return kept
+    return kept
+
+
+@pytest.mark.parametrize("p", [0.5, 0.8])
+def test_masked_distribution_is_renormalised_over_the_mask_models_nucleus(world, p):
+    """Every sampled token's stored log-probability equals the enumerated masked one; frequencies agree too."""
+    policy, mask_model, responses, _, _, _, _ = world
+    n = 3000
+    prompts = as_rollout([(EOS,)] * n, PROMPT, T).prompts
+    settings = as_rollout(responses, PROMPT, T).sampling
+    rollout = sample(
+        policy, prompts, settings, torch.Generator().manual_seed(0), mask_model=mask_model, mask_rule=samplers.top_p(p)
+    )
+    with torch.no_grad():
+        masked = {}
+        for prefix in {r[:t] for r in responses for t in range(len(r))}:
+            allowed = nucleus(full_logprobs(mask_model, prefix).exp(), p)
+            weights = full_logprobs(policy, prefix).exp()
+            weights = torch.tensor([weights[v].item() if v in allowed else 0.0 for v in range(V)])
+            masked[prefix] = weights / weights.sum()
+    counts: dict = {}
+    stored = rollout.allowed.unpack(rollout.mask)
+    at = 0
+    for row in range(n):
+        tokens = tuple(rollout.responses[row][rollout.mask[row]].tolist())
+        counts[tokens] = counts.get(tokens, 0) + 1
+        for t, token in enumerate(tokens):
+            distribution = masked[tokens[:t]]
+            assert distribution[token] > 0, "a token outside the nucleus was sampled"
+            assert rollout.behavior_logprobs[row, t].item() == pytest.approx(distribution[token].log().item(), abs=1e-4)
+            assert stored[at].tolist() == (distribution > 0).tolist()
+            at += 1
+    expected = {r: float(torch.stack([masked[r[:t]][a] for t, a in enumerate(r)]).prod()) * n for r in responses}
+    big = [r for r in responses if expected[r] >= 5]
+    rest = n - sum(counts.get(r, 0) for r in big), n - sum(expected[r] for r in big)
+    observed = [counts.get(r, 0) for r in big] + ([rest[0]] if rest[1] > 1e-3 else [])
+    predicted = [expected[r] for r in big] + ([rest[1]] if rest[1] > 1e-3 else [])
+    assert chisquare(observed, [x * sum(observed) / sum(predicted) for x in predicted]).pvalue > 1e-3
+
+
+def test_masked_scoring_equals_masked_sampling(world):
+    policy, mask_model, responses, _, _, _, _ = world
+    prompts = as_rollout([(EOS,)] * 64, PROMPT, T).prompts
+    settings = dataclasses.replace(as_rollout(responses, PROMPT, T).sampling, temperature=0.7, min_new_tokens=2)
+    rollout = sample(
+        policy, prompts, settings, torch.Generator().manual_seed(0), samplers.top_k(3), mask_model, samplers.top_p(0.7)
+    )
+    with torch.no_grad():
+        logits = models.head(policy, models.hidden_states(policy, rollout)[rollout.mask])
+        scored = models.chosen_logprobs(models.behavior_logits(logits, rollout), rollout.responses[rollout.mask])
+    torch.testing.assert_close(scored, rollout.behavior_logprobs[rollout.mask], atol=1e-5, rtol=0)
+    assert (rollout.mask.sum(1) >= 2).all()  # EOS blocked at the first two positions

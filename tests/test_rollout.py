@@ -1,0 +1,146 @@
+"""Sampling: cached = uncached, padding and neighbours change nothing, episodes end where they should."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from rlnlp import models, samplers
+from rlnlp.rollout import batch_of, decode, draw, from_references, sample, sampling_from, trim
+from rlnlp.types import take
+from tests.tiny import EOS, MAKE, prompts
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.fixture(params=list(MAKE))
+def model(request):
+    return MAKE[request.param]()
+
+
+def uncached(model, batch, sampling, seed):
+    """The same process without a cache, without a batch: one full forward of the whole model per token."""
+    uniform = torch.rand(len(batch), sampling.max_new_tokens, generator=generator(seed), dtype=torch.float64)
+    rows = []
+    for row in range(len(batch)):
+        prompt, tokens = batch.ids[row][batch.mask[row]], []
+        for t in range(sampling.max_new_tokens):
+            if model.config.is_encoder_decoder:
+                start = torch.tensor([[model.config.decoder_start_token_id, *tokens]])
+                logits = model(input_ids=prompt[None], decoder_input_ids=start).logits[:, -1]
+            else:
+                logits = model(torch.cat([prompt, torch.tensor(tokens, dtype=torch.long)])[None]).logits[:, -1]
+            tokens.append(int(draw(logits, uniform[row, t : t + 1])))
+            if tokens[-1] == EOS:
+                break
+        rows.append(tokens)
+    return rows
+
+
+@torch.no_grad()
+def test_cached_batched_sampling_equals_uncached_one_by_one(model):
+    """Covers left padding, rows leaving the batch early, and the cache: any of them wrong gives other tokens."""
+    batch = prompts(16)
+    model.get_output_embeddings().weight.data[EOS] *= 1.5  # more rows end early, so that the batch is compacted
+    sampling = sampling_from(model, 12)
+    rollout = sample(model, batch, sampling, generator(4))
+    assert rollout.terminated.any() and not rollout.terminated.all()
+    ours = [row[keep].tolist() for row, keep in zip(rollout.responses, rollout.mask)]
+    assert ours == uncached(model, batch, sampling, 4)
+
+
+def test_scoring_equals_sampling_and_extra_padding_changes_nothing(model):
+    batch = prompts(16)
+    rollout = sample(model, batch, sampling_from(model, 12), generator())
+    torch.testing.assert_close(models.score_tokens(model, rollout), rollout.logprobs, atol=2e-5, rtol=0)
+    ids = torch.nn.functional.pad(batch.ids, (5, 0))
+    wide = dataclasses.replace(batch, ids=ids, mask=torch.nn.functional.pad(batch.mask, (5, 0)))
+    padded = dataclasses.replace(
+        rollout, prompts=wide, responses=torch.nn.functional.pad(rollout.responses, (0, 4)),
+        **{n: torch.nn.functional.pad(getattr(rollout, n), (0, 4)) for n in ("mask", "behavior_logprobs", "logprobs")},
+    )
+    scored = models.score_tokens(model, padded)
+    torch.testing.assert_close(scored[:, :-4], rollout.logprobs, atol=2e-5, rtol=0)
+    assert (scored[:, -4:] == 0).all()
+    again = sample(model, wide, rollout.sampling, generator())
+    assert torch.equal(again.responses, rollout.responses)
+    narrow = trim(padded)
+    assert narrow.responses.shape == rollout.responses.shape and narrow.prompts.ids.shape == batch.ids.shape
+
+
+def test_a_row_does_not_depend_on_its_neighbours(model):
+    batch = prompts(8)
+    rollout = sample(model, batch, sampling_from(model, 10), generator())
+    order = torch.tensor([5, 2, 7])
+    scored = models.score_tokens(model, take(rollout, order))
+    torch.testing.assert_close(scored, rollout.logprobs[order], atol=2e-5, rtol=0)
+
+
+def test_episodes_end_at_eos_or_at_the_horizon(model):
+    rollout = sample(model, prompts(64), sampling_from(model, 12), generator())
+    for row, keep, ended in zip(rollout.responses, rollout.mask, rollout.terminated):
+        tokens = row[keep].tolist()
+        assert EOS not in tokens[:-1]
+        assert (tokens[-1] == EOS) == bool(ended)
+        assert bool(ended) or len(tokens) == 12
+    assert (rollout.logprobs[~rollout.mask] == 0).all() and (rollout.behavior_logprobs[~rollout.mask] == 0).all()
+    assert (rollout.responses[~rollout.mask] == rollout.sampling.pad_id).all()
+
+
+def test_eos_can_be_blocked_and_is_then_blocked_in_scoring_too(model):
+    sampling = sampling_from(model, 12, min_new_tokens=12)
+    rollout = sample(model, prompts(32), sampling, generator())
+    assert rollout.mask.all() and not (rollout.responses[:, :-1] == EOS).any()
+    assert (rollout.behavior_logprobs >= rollout.logprobs).all()  # renormalised without EOS
+
+
+def test_same_seed_same_tokens_other_seed_other_tokens(model):
+    batch, sampling = prompts(16), sampling_from(model, 12)
+    first, again, other = (sample(model, batch, sampling, generator(s)).responses for s in (1, 1, 2))
+    assert torch.equal(first, again) and first.shape == other.shape and not torch.equal(first, other)
+
+
+def test_draw_never_returns_a_token_without_mass():
+    logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]])
+    drawn = [int(draw(logits, torch.tensor([u], dtype=torch.float64))) for u in (0.0, 0.25, 0.4999999, 0.5, 0.75, 1 - 2**-53)]
+    assert drawn == [1, 1, 1, 3, 3, 3]
+
+
+def test_packed_bits_hold_exactly_what_the_sampler_allowed(model):
+    rollout = sample(model, prompts(8), sampling_from(model, 6), generator(), samplers.top_k(3))
+    kept = rollout.allowed.unpack(rollout.mask)
+    assert kept.shape == (int(rollout.mask.sum()), 50) and (kept.sum(1) == 3).all()
+    assert kept.gather(1, rollout.responses[rollout.mask][:, None]).all()
+
+
+def test_references_become_a_rollout():
+    class Tokenizer:
+        def __call__(self, text, add_special_tokens):
+            return {"input_ids": [int(w) for w in text.split()]}
+
+    batch = dataclasses.replace(prompts(2), references=[["5 6"], ["7 8 9 10 11"]])
+    rollout = from_references(batch, Tokenizer(), sampling_from(MAKE["causal"](), 4))
+    assert rollout.responses.tolist() == [[5, 6, EOS, 0], [7, 8, 9, 10]]
+    assert rollout.terminated.tolist() == [True, False]
+    with pytest.raises(ValueError, match="example-1 has no reference"):
+        from_references(dataclasses.replace(batch, references=[["5"], []]), Tokenizer(), rollout.sampling)
+
+
+def test_every_prompt_is_used_once_per_pass():
+    batch = prompts(10)
+    seen = [i for update in range(5) for i in batch_of(batch, 4, seed=0, update=update).example_ids]
+    assert sorted(seen[:10]) == sorted(batch.example_ids) and sorted(seen[10:]) == sorted(batch.example_ids)
+    assert seen[:10] != seen[10:]
+
+
+def test_decode_leaves_padding_and_end_out():
+    class Tokenizer:
+        def batch_decode(self, rows, skip_special_tokens):
+            return [" ".join(str(i) for i in row if i > EOS) for row in rows]
+
+    model = MAKE["causal"]()
+    rollout = sample(model, prompts(4), sampling_from(model, 6), generator())
+    for text, row, keep in zip(decode(rollout, Tokenizer()), rollout.responses, rollout.mask):
+        assert text == " ".join(str(i) for i in row[keep].tolist() if i > EOS)
