@@ -1,7 +1,7 @@
 """A worker that does one rlnlp PPO iteration each time the driver asks for one.
 
-``python -m bench.ours '{"shape": "tiny", "value": "separate", "epochs": 5, "core": 0}'``; with ``"profile": N`` it runs N
-iterations by itself and prints where their time goes.
+``python -m bench.ours '{"shape": "tiny", "prompt": "padded", "value": "separate", "epochs": 5, "core": 0}'``; with
+``"profile": N`` it runs N iterations by itself and prints where their time goes.
 """
 
 from __future__ import annotations

@@ -39,7 +39,10 @@ TITLES = {
     "tiny": "GPT-2 2x128, vocabulary 1,000", "tiny-full": "GPT-2 2x128, five real prompt tokens instead of 4 PAD + EOS",
     "117m": "GPT-2 117M shape, random weights", "117m-full": "GPT-2 117M shape, five real prompt tokens",
 }
-TARGETS = {("tiny", "rlnlp"): 1.25, ("117m", "rlnlp"): 0.95, ("tiny", "rlnlp, shared trunk"): 1.5, ("117m", "rlnlp, shared trunk"): 1.5}
+TARGETS = {  # x TRL, end to end
+    ("tiny", "rlnlp"): 1.25, ("tiny", "rlnlp, shared trunk"): 1.5,
+    ("117m", "rlnlp"): 0.95, ("117m", "rlnlp, shared trunk"): 1.5,
+}
 
 
 # ---- the peer's packages -------------------------------------------------------------------------------------------
@@ -49,14 +52,12 @@ def install_peer() -> None:
     stamp, wanted = PRIVATE / "site" / "installed.txt", hashlib.sha256(LOCK.read_bytes()).hexdigest()
     if stamp.exists() and stamp.read_text() == wanted:
         return
-    PRIVATE.mkdir(exist_ok=True)
-    (PRIVATE / ".gitignore").write_text("*\n")
-    options = ["install", "--quiet", "--no-deps", "--require-hashes", "--target", str(PRIVATE / "site"), "-r", str(LOCK)]
-    tools = [[sys.executable, "-m", "pip"], ["uv", "pip"], [sys.executable, "-m", "uv", "pip"]]
+    options = ["install", "--quiet", "--no-deps", "--require-hashes", "--target", str(stamp.parent), "-r", str(LOCK)]
+    tools = [[sys.executable, "-m", "pip"], [sys.executable, "-m", "uv", "pip"], ["uv", "pip"]]
     failures = []
     for tool in tools:
         try:
-            done = subprocess.run([*tool, *options], capture_output=True, text=True)
+            done = subprocess.run([*tool, *options], capture_output=True, text=True, check=False)
         except FileNotFoundError:
             continue
         if done.returncode == 0:
@@ -69,15 +70,16 @@ def install_peer() -> None:
 # ---- workers -------------------------------------------------------------------------------------------------------
 
 class Worker:
-    """One system, loaded and waiting; ``iterate`` returns the seconds, the peak memory and the counts of one iteration."""
+    """One system, loaded and waiting; ``iterate`` returns seconds, peak memory and counts of one iteration."""
 
     def __init__(self, system: str, case: dict, core: int):
         job = {k: case[k] for k in ("shape", "prompt", "epochs")} | {"value": SYSTEMS[system]["value"], "core": core}
         self.system, self.log = system, PRIVATE / "logs" / f"{system.replace(', ', '-').replace(' ', '-')}.log"
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", SYSTEMS[system]["module"], json.dumps(job)], cwd=ROOT, env=environment(system == PEER),
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log.open("w"), text=True, bufsize=1,
+            [sys.executable, "-m", SYSTEMS[system]["module"], json.dumps(job)],
+            cwd=ROOT, env=environment(system == PEER), text=True, bufsize=1,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log.open("w"),
         )
         self.facts = self._read()
 
@@ -99,7 +101,7 @@ class Worker:
 def environment(peer: bool) -> dict[str, str]:
     """The workers' environment: one thread, no hub, and the peer's packages for the peer only."""
     threads = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-    quiet = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONHASHSEED": "0"}
+    quiet = {"TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
     inherited = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     return inherited | threads | quiet | ({"PYTHONPATH": str(PRIVATE / "site")} if peer else {})
 
@@ -134,10 +136,10 @@ def seconds(row: dict, part: str, clock: str, scale: float) -> float:
 
 
 def median_interval(values: list[float], level: float = 0.95) -> tuple[float, float, float, float]:
-    """(median, low, high, coverage): the narrowest pair of order statistics that covers the median with at least ``level``.
+    """(median, low, high, coverage): the narrowest pair of order statistics that covers the median at ``level``.
 
     Distribution-free: k-th smallest and k-th largest of n cover it with probability 1 - 2 P(Binomial(n, 1/2) < k). With
-    too few values for the level (n < 6 at 95 %) these are the smallest and the largest, and coverage says what they give.
+    too few values for the level (n < 6 at 95 %) these are the smallest and the largest; coverage says what they give.
     """
     ordered, n = sorted(values), len(values)
     missed = [2 * sum(math.comb(n, i) for i in range(k)) / 2**n for k in range(1, n // 2 + 1)] or [1.0]
@@ -151,6 +153,7 @@ def summarise(name: str, case: dict, measured: dict, peer: dict | None) -> list[
     for system, data in measured.items():
         rows = data["rows"]
         record = {"case": name, "system": system, "rounds": len(rows), **data["facts"], "peak_mb": rows[-1]["peak_mb"]}
+        record["loaded_mb"] = data["facts"]["peak_mb"]  # before the first iteration
         for clock in ("cpu", "wall"):
             medians = {
                 part: statistics.median(seconds(r, part, clock, scale) for r in rows)
@@ -186,19 +189,22 @@ def equal_work(case: dict, measured: dict) -> list[tuple[str, bool, str]]:
         wanted = expected if isinstance(expected, dict) else {s: expected for s in measured}
         held = all(found[s] == (v if isinstance(v, list) else [v]) for s, v in wanted.items())
         values = ["/".join(f"{v:,}" if isinstance(v, int) else str(v) for v in found[s]) for s in measured]
-        return what, held, values[0] if len(set(values)) == 1 else "; ".join(f"{s} {v}" for s, v in zip(measured, values))
+        each = "; ".join(f"{s} {v}" for s, v in zip(measured, values))
+        return what, held, values[0] if len(set(values)) == 1 else each
 
     facts = {s: data["facts"] for s, data in measured.items()}
     size = next(iter(facts.values()))["policy_parameters"]
     rows = work.EPISODES * case["epochs"]
+    networks = {s: SYSTEMS[s]["networks"] for s in measured}
+    value_rows = {s: 0 if shared[s] else rows for s in measured}
     return [
         check("episodes given to the reward function", counted("episodes"), work.EPISODES),
         check("response tokens (20 in every episode)", counted("tokens"), work.TOKENS),
         check("EOS among them", counted("eos_tokens"), 0),
         check("optimizer steps", counted("optimizer_steps"), work.MINIBATCHES * case["epochs"]),
         check("episodes trained on by the policy", counted("policy_rows_trained"), rows),
-        check("episodes trained on by a value network", counted("value_rows_trained"), {s: 0 if shared[s] else rows for s in measured}),
-        check("networks", {s: [f["networks"]] for s, f in facts.items()}, {s: SYSTEMS[s]["networks"] for s in measured}),
+        check("episodes trained on by a value network", counted("value_rows_trained"), value_rows),
+        check("networks", {s: [f["networks"]] for s, f in facts.items()}, networks),
         check("precision of all weights", {s: f["precision"] for s, f in facts.items()}, ["float32"]),
         check("policy parameters", {s: [f["policy_parameters"]] for s, f in facts.items()}, size),
     ]
@@ -207,154 +213,175 @@ def equal_work(case: dict, measured: dict) -> list[tuple[str, bool, str]]:
 def positions(case: dict, measured: dict) -> str:
     """Positions per episode in a training pass: not equal, and said so."""
     rows = work.EPISODES * case["epochs"]
-    return ", ".join(
-        f"{system} {data['rows'][0]['checks']['policy_positions_trained'] / rows:g}" for system, data in measured.items()
-    )
+    counts = {system: data["rows"][0]["checks"]["policy_positions_trained"] for system, data in measured.items()}
+    return ", ".join(f"{system} {count / rows:g}" for system, count in counts.items())
 
 
 # ---- report --------------------------------------------------------------------------------------------------------
 
 def machine(records: list[dict]) -> dict:
     """What the numbers depend on; no host name and no path."""
-    model = platform.processor() or platform.machine()
-    try:
-        model = next(line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name"))
-    except (OSError, StopIteration):
-        pass
+    names = [line.split(":", 1)[1].strip() for line in lines_of("/proc/cpuinfo") if line.startswith("model name")]
     versions = {name: importlib.metadata.version(name) for name in ("torch", "transformers", "numpy")}
     for found in importlib.metadata.distributions(path=[str(PRIVATE / "site")]):
         if found.name in ("trl", "accelerate") and any(r["system"] == PEER for r in records):
             versions[found.name] = found.version
     return {
-        "cpu": model, "vector_unit": records[0]["cpu_capability"], "cores": os.cpu_count(), "memory_gb": memory_gb("MemTotal"),
+        "cpu": names[0] if names else platform.processor() or platform.machine(),
+        "vector_unit": records[0]["cpu_capability"], "cores": os.cpu_count(), "memory_gb": memory_gb("MemTotal"),
         "system": f"{platform.system()} {platform.machine()}", "python": platform.python_version(), **versions,
     }
 
 
 def memory_gb(field: str) -> float | None:
     """A field of /proc/meminfo in GB; None where the system has no such file."""
-    try:
-        return next(round(int(line.split()[1]) * 1024 / 1e9, 1) for line in open("/proc/meminfo") if line.startswith(field))
-    except (OSError, StopIteration):
-        return None
+    sizes = [int(line.split()[1]) for line in lines_of("/proc/meminfo") if line.startswith(field)]
+    return round(sizes[0] * 1024 / 1e9, 1) if sizes else None
+
+
+def lines_of(path: str) -> list[str]:
+    """A file's lines; none where there is no such file (/proc outside Linux)."""
+    return Path(path).read_text().splitlines() if Path(path).exists() else []
+
+
+COLUMNS = (
+    "system", "networks", "rollout tok/s", "update tok/s", "iteration tok/s", "CPU s", "wall s", "x TRL (CPU)",
+    "x TRL (wall)", "target", "peak MB",
+)
+METHOD = f"""\
+Work per iteration: {work.EPISODES} episodes x {work.NEW_TOKENS} new tokens from a 5-token prompt
+({work.PADDING} PAD + EOS), EOS blocked, a Python reward on strings, {work.EPOCHS} epochs x
+{work.MINIBATCHES} minibatches. fp32. Every system is a process pinned to the same one core, one thread; they take
+turns.
+
+Seconds are medians over rounds after warm-up, tok/s are per CPU second. `x TRL` is TRL's seconds over ours within a
+round: median [interval]. Targets are judged on CPU seconds, which other load disturbs less; on an idle core wall is
+the same.
+"""
+
+
+def table_row(record: dict) -> tuple[str, ...]:
+    """One system's line of the table, in the order of COLUMNS."""
+    rate, spent, ratios = record["cpu"]["tokens_per_s"], record["cpu"]["seconds"], []
+    for clock in ("cpu", "wall"):
+        ratio = record[clock].get("ratio")
+        ratios.append(f"{ratio['median']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]" if ratio else "")
+    return (
+        record["system"], str(record["networks"]),
+        *(f"{rate[part]:.4g}" for part in ("rollout", "update", "iteration")),
+        f"{spent['iteration']:.3g} ({spent['rollout']:.3g} + {spent['update']:.3g})",
+        f"{record['wall']['seconds']['iteration']:.3g}", *ratios,
+        f"{record['target']} {'met' if record['met'] else 'MISSED'}" if record.get("target") else "",
+        f"{record['peak_mb']:.0f}" + (f" ({record['peak_ratio']:.2f} x TRL)" if "peak_ratio" in record else ""),
+    )
+
+
+def case_text(case: dict) -> list[str]:
+    """One shape's part of the report: table, interval, checks."""
+    timed = f"{case['rounds']} rounds."
+    if case["epochs"] != work.EPOCHS:
+        timed += f" **Timed: rollout and {case['epochs']} of {work.EPOCHS} epochs; that epoch's time x {work.EPOCHS}.**"
+    rows = [COLUMNS, ("---",) * len(COLUMNS), *(table_row(record) for record in case["systems"])]
+    text = [f"## {TITLES[case['name']]}", "", timed, "", *("| " + " | ".join(row) + " |" for row in rows), ""]
+    coverage = [r["cpu"]["ratio"]["coverage"] for r in case["systems"] if "ratio" in r["cpu"]]
+    if coverage:
+        text += [f"Intervals of the median: order statistics, coverage {coverage[0]:.1%}.", ""]
+    text += ["Equal work, checked in every measured iteration:", ""]
+    for check in case["checks"]:
+        for line in check["lines"]:
+            text.append(f"- {line['what']}: {line['found']}{'' if line['held'] else ' **NOT EQUAL**'}")
+        text.append(
+            f"- not equal, part of the difference: positions per episode in a training pass: {check['positions']} "
+            "(rlnlp drops columns that are padding in every row, and the last token, which predicts nothing)"
+        )
+    return [*text, ""]
 
 
 def markdown(report: dict) -> str:
     """The report as text."""
     m = report["machine"]
-    known = {name: m[name] for name in ("torch", "transformers", "trl", "accelerate", "numpy", "python") if name in m}
-    text = [
-        "# Speed and memory of PPO: rlnlp beside TRL", "",
-        f"{m['cpu']} ({m['vector_unit']}), {m['cores']} cores, {m['memory_gb']} GB, {m['system']}. "
-        + ", ".join(f"{name} {version}" for name, version in known.items())
-        + f". Load average when it began: {report['load_at_start']}.", "",
-        f"Work per iteration: {work.EPISODES} episodes x {work.NEW_TOKENS} new tokens from a 5-token prompt "
-        f"({work.PADDING} PAD + EOS), EOS blocked, a Python reward on strings, {work.EPOCHS} epochs x {work.MINIBATCHES} "
-        "minibatches. fp32. Every system is a process pinned to the same one core, one thread; they take turns.", "",
-        "Seconds are medians over rounds after warm-up. `x TRL` is TRL's seconds over ours within a round: median [interval]. "
-        "Targets are judged on CPU seconds, which other load disturbs less; on an idle core wall is the same.", "",
-    ]
-    for case in report["cases"]:
-        scaled = "" if case["epochs"] == work.EPOCHS else (
-            f" **Timed: rollout and {case['epochs']} of {work.EPOCHS} epochs; the update is that epoch's time x {work.EPOCHS}.**"
-        )
-        text += [f"## {TITLES[case['name']]}", "", f"{case['rounds']} rounds.{scaled}", ""]
-        text += [
-            "| system | networks | rollout tok/s | update tok/s | iteration tok/s | CPU s | wall s | x TRL (CPU) | x TRL (wall) "
-            "| target | peak MB |",
-            "|---|---|---|---|---|---|---|---|---|---|---|",
-        ]
-        for r in case["systems"]:
-            rate, spent = r["cpu"]["tokens_per_s"], r["cpu"]["seconds"]
-            ratios = [
-                f"{x['median']:.2f} [{x['low']:.2f}, {x['high']:.2f}]" if (x := r[clock].get("ratio")) else ""
-                for clock in ("cpu", "wall")
-            ]
-            target = f"{r['target']} {'met' if r['met'] else 'MISSED'}" if r.get("target") else ""
-            memory = f"{r['peak_mb']:.0f}" + (f" ({r['peak_ratio']:.2f} x TRL)" if "peak_ratio" in r else "")
-            text.append(
-                f"| {r['system']} | {r['networks']} | {rate['rollout']:.4g} | {rate['update']:.4g} | {rate['iteration']:.4g} "
-                f"| {spent['iteration']:.3g} ({spent['rollout']:.3g} + {spent['update']:.3g}) "
-                f"| {r['wall']['seconds']['iteration']:.3g} | {ratios[0]} | {ratios[1]} | {target} | {memory} |"
-            )
-        coverage = next((r["cpu"]["ratio"]["coverage"] for r in case["systems"] if "ratio" in r["cpu"]), None)
-        if coverage:
-            text += ["", f"tok/s are per CPU second. Intervals: order statistics, coverage {coverage:.1%}."]
-        text += ["", "Equal work, checked in every measured iteration:", ""]
-        for check in case["checks"]:
-            text += [f"- {line['what']}: {line['found']}{'' if line['held'] else ' **NOT EQUAL**'}" for line in check["lines"]]
-            text += [
-                f"- not equal, and part of the difference: positions per episode in a training pass: {check['positions']} "
-                "(rlnlp drops columns that are padding in every row, and the last token, which predicts nothing)"
-            ]
-        text += [""]
-    return "\n".join(text)
+    known = [f"{k} {m[k]}" for k in ("torch", "transformers", "trl", "accelerate", "numpy", "python") if k in m]
+    on = f"{m['cpu']} ({m['vector_unit']}), {m['cores']} cores, {m['memory_gb']} GB, {m['system']}. {', '.join(known)}."
+    load = f"Load average when it began: {report['load_at_start']}."
+    cases = [line for case in report["cases"] for line in case_text(case)]
+    return "\n".join(["# Speed and memory of PPO: rlnlp beside TRL", "", f"{on} {load}", "", METHOD, *cases])
 
 
 def say(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
-def main() -> int:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__.split("\n")[0])
-    parser.add_argument("--shapes", default="tiny,tiny-full,117m", help=f"any of {','.join(CASES)}")
-    parser.add_argument("--pairs", type=int, help="measured rounds per shape (default 20, 10, 6, 6)")
-    parser.add_argument("--quick", action="store_true", help="tiny only, 5 rounds, nothing written unless --out is given")
-    parser.add_argument("--no-peer", action="store_true", help="rlnlp alone")
-    parser.add_argument("--apart", action="store_true", help="never more than two systems in memory (default: if it is short)")
-    parser.add_argument("--core", type=int, help="core to run on (default: the last one allowed)")
-    parser.add_argument("--out", type=Path, help="folder for bench.md and bench.json (default reports/bench)")
-    parser.add_argument("--profile", action="store_true", help="where the time of rlnlp's iteration goes; measures nothing else")
-    parser.add_argument("--value", default="separate", choices=("separate", "shared"), help="for --profile")
+    add = parser.add_argument
+    add("--shapes", default="tiny,tiny-full,117m", help=f"any of {','.join(CASES)}")
+    add("--pairs", type=int, help="measured rounds per shape (default 20, 10, 6, 6)")
+    add("--quick", action="store_true", help="tiny only, 5 rounds, nothing written unless --out is given")
+    add("--no-peer", action="store_true", help="rlnlp alone")
+    add("--apart", action="store_true", help="never more than two systems in memory (default: if it is short)")
+    add("--core", type=int, help="core to run on (default: the last one allowed)")
+    add("--out", type=Path, help="folder for bench.md and bench.json (default reports/bench)")
+    add("--profile", action="store_true", help="print where the time of rlnlp's iteration goes; measure nothing else")
+    add("--value", default="separate", choices=("separate", "shared"), help="for --profile")
     options = parser.parse_args()
-    names = ["tiny"] if options.quick else options.shapes.split(",")
-    for name in names:
+    options.shapes = ["tiny"] if options.quick else options.shapes.split(",")
+    for name in options.shapes:
         if name not in CASES:
             parser.error(f"--shapes: expected any of {', '.join(CASES)}, got {name!r}")
-    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else {0}
-    core = max(allowed) if options.core is None else options.core
+    if options.core is None:
+        options.core = max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+    options.out = options.out or (None if options.quick else ROOT / "reports" / "bench")
+    return options
 
+
+def run_case(name: str, options: argparse.Namespace) -> dict:
+    """Measure one shape; the record that the report shows."""
+    case, ours = CASES[name], [system for system in SYSTEMS if system != PEER]
+    rounds = options.pairs or (5 if options.quick else case["rounds"])
+    short = (memory_gb("MemAvailable") or math.inf) < case["memory"]
+    if options.no_peer:
+        groups = [[system] for system in ours]
+    else:
+        groups = [[PEER, system] for system in ours] if options.apart or short else [[PEER, *ours]]
+    say(f"{TITLES[name]}: {rounds} rounds" + (", two systems at a time" if len(groups[0]) == 2 else ""))
+    systems, checks = [], []
+    for group in groups:
+        measured = measure(case, group, rounds, options.core)
+        shown = {record["system"] for record in systems}
+        systems += [r for r in summarise(name, case, measured, measured.get(PEER)) if r["system"] not in shown]
+        lines = [dict(zip(("what", "held", "found"), line)) for line in equal_work(case, measured)]
+        checks.append({"lines": lines, "positions": positions(case, measured)})
+    return {"name": name, **case, "rounds": rounds, "systems": systems, "checks": checks}
+
+
+def profile(name: str, options: argparse.Namespace) -> int:
+    """Print where the time of rlnlp's iteration goes."""
+    job = {k: CASES[name][k] for k in ("shape", "prompt", "epochs")} | {"value": options.value, "core": options.core}
+    command = [sys.executable, "-m", "bench.ours", json.dumps(job | {"profile": 1 if name.startswith("117m") else 5})]
+    return subprocess.run(command, cwd=ROOT, env=environment(peer=False), check=False).returncode
+
+
+def main() -> int:
+    options = arguments()
     if options.profile:
-        for name in names[:1]:
-            job = {k: CASES[name][k] for k in ("shape", "prompt", "epochs")} | {"value": options.value, "core": core}
-            job["profile"] = 1 if "117m" in name else 5
-            return subprocess.run([sys.executable, "-m", "bench.ours", json.dumps(job)], cwd=ROOT, env=environment(False)).returncode
-
+        return profile(options.shapes[0], options)
     PRIVATE.mkdir(exist_ok=True)
     (PRIVATE / ".gitignore").write_text("*\n")
     if not options.no_peer:
         install_peer()
-    load, cases, wrong = f"{os.getloadavg()[0]:.1f}", [], False
-    ours = [s for s in SYSTEMS if s != PEER]
-    for name in names:
-        case = CASES[name]
-        rounds = options.pairs or (5 if options.quick else case["rounds"])
-        short = (memory_gb("MemAvailable") or math.inf) < case["memory"]
-        groups = [[s] for s in ours] if options.no_peer else [[PEER, *ours]]
-        if not options.no_peer and (options.apart or short):
-            groups = [[PEER, s] for s in ours]
-        say(f"{TITLES[name]}: {rounds} rounds" + (" (systems two by two)" if len(groups) > 1 else ""))
-        systems, checks = [], []
-        for group in groups:
-            measured = measure(case, group, rounds, core)
-            records = summarise(name, case, measured, measured.get(PEER))
-            systems += [r for r in records if r["system"] not in {s["system"] for s in systems}]
-            lines = [dict(zip(("what", "held", "found"), line)) for line in equal_work(case, measured)]
-            wrong |= not all(line["held"] for line in lines)
-            checks.append({"systems": group, "lines": lines, "positions": positions(case, measured)})
-        cases.append({"name": name, **case, "rounds": rounds, "systems": systems, "checks": checks})
-
+    load = f"{os.getloadavg()[0]:.1f}"
+    cases = [run_case(name, options) for name in options.shapes]
     report = {"machine": machine(cases[0]["systems"]), "load_at_start": load, "cases": cases}
     text = markdown(report)
     print(text)
-    out = options.out or (None if options.quick else ROOT / "reports" / "bench")
-    if out:
-        out.mkdir(parents=True, exist_ok=True)
-        (out / "bench.md").write_text(text)
-        (out / "bench.json").write_text(json.dumps(report, indent=1) + "\n")
-    if wrong:
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "bench.md").write_text(text)
+        (options.out / "bench.json").write_text(json.dumps(report, indent=1) + "\n")
+    unequal = [line for case in cases for check in case["checks"] for line in check["lines"] if not line["held"]]
+    if unequal:
         say("the systems did not do equal work: see NOT EQUAL above")
-    return int(wrong)
+    return int(bool(unequal))
 
 
 if __name__ == "__main__":

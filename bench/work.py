@@ -7,6 +7,7 @@ the constants too, and a large parent would be counted in its children's peak me
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import platform
@@ -39,7 +40,7 @@ def build(shape: str, sequence_classifier: bool = False, seed: int = 0):
 
 
 def tokenizer(shape: str):
-    """One word per id ("n0", "n1", ...), EOS the last id, PAD one past the vocabulary, so that it is never generated."""
+    """One word per id ("n0", "n1", ...), EOS the last id, PAD one past the vocabulary: it is never generated."""
     import tokenizers
     import transformers
 
@@ -57,13 +58,13 @@ def increasing(responses: list[str]) -> list[float]:
     scores = []
     for response in responses:
         numbers = [int(word[1:]) for word in response.split()]
-        rises = sum(b > a for a, b in zip(numbers, numbers[1:]))
+        rises = sum(b > a for a, b in itertools.pairwise(numbers))
         scores.append(rises / max(1, len(numbers) - 1))
     return scores
 
 
 def pin(core: int) -> None:
-    """This process on one core with one thread; call before torch is imported. Without pinning where the system has none."""
+    """This process on one core (where the system can pin) with one thread; call it before torch is imported."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {core})
     import torch
@@ -129,7 +130,7 @@ class Channel:
     def wait(self) -> None:
         """Return when the next iteration is asked for; leave the process when the driver has had enough."""
         if sys.stdin.readline().strip() != "go":
-            os._exit(0)
+            sys.exit(0)
 
 
 def count_optimizer_steps(meter: Meter) -> None:

@@ -191,7 +191,10 @@ class Params(Settings):
         try:
             return learner_class(algorithm).model_validate(values)
         except pydantic.ValidationError as error:
-            found = [_explain(e, values, learner_class(algorithm), (), (algorithm,)) for e in error.errors()]
+            model = learner_class(algorithm)
+            found = [
+                f"{_dotted(e['loc'])}: {_explain(e, model, e['loc'], ('runs', algorithm))}" for e in error.errors()
+            ]
             raise ConfigError(f"{self.path}: " + "; ".join(found), found) from None
 
     def learner_config(self, condition: str, tuned: Mapping[str, Any] | None = None) -> Settings:
@@ -283,6 +286,7 @@ class _Check:
         self.path, self.lines, self.problems = path, lines, []
         self.origin: dict[tuple, str] = {}  # values that do not come from their own line
         self.raw = raw
+        self.reported: set[tuple] = set()
         self.overrides = overrides
 
     def add(self, keys: tuple, text: str) -> None:
@@ -295,6 +299,7 @@ class _Check:
                 break
         else:
             where = ""
+        self.reported.add(keys)
         line = f"{_dotted(keys)}{f' ({where})' if where else ''}: {text}" if keys else text
         if line not in self.problems:
             self.problems.append(line)
@@ -311,16 +316,16 @@ class _Check:
             params = Params.model_validate(self.raw)
         except pydantic.ValidationError as error:
             for e in error.errors():
-                self.add(e["loc"], _explain(e, self.raw, Params, e["loc"]))
-        sound = len(self.problems)
+                self.add(e["loc"], _explain(e, Params, e["loc"]))
         self.learners()
-        if params is not None and len(self.problems) == sound:
+        if params is not None:
             self.across(params)
         return params
 
     def merge(self) -> None:
         """Put `sizes.<size>` and then the overrides over the file's values."""
-        overlay, size, sizes = [], self.raw.get("size") or "", self.raw.get("sizes") or {}
+        overlay, sizes = [], self.raw.get("sizes") or {}
+        size = self.overrides.get("size", self.raw.get("size")) or ""
         if isinstance(size, str) and isinstance(sizes, dict):
             for name, values in sizes.items():
                 for keys in _leaves(values if isinstance(values, dict) else {}):
@@ -391,7 +396,8 @@ class _Check:
                     continue
                 if loc or whole:
                     keys = origins.get(loc[0], section + loc[:1]) + loc[1:] if loc else section
-                    self.add(keys, _explain(e, values, config, loc, section))
+                    if keys not in self.reported:
+                        self.add(keys, _explain(e, config, loc, section))
 
     def across(self, p: Params) -> None:
         """Rules that tie several values together."""
@@ -439,7 +445,7 @@ class _Check:
             if len(pair) != 2:
                 self.add(("kl_report", "pairs", label), f"expected [run without KL, run with KL], found {pair}")
             for name in pair:
-                if name not in conditions:
+                if name not in conditions and (name not in p.runs or set(conditions) <= set(p.runs)):
                     hint = _nearest(name, conditions)
                     self.add(
                         ("kl_report", "pairs", label), f"expected names in kl_report.conditions, found {name!r}{hint}"
@@ -453,9 +459,8 @@ class _Check:
 
     def lengths(self, p: Params) -> None:
         """Prompt and response fit into the models."""
-        longest = max(
-            [p.sampling.max_new_tokens, *(r["max_new_tokens"] for r in p.runs.values() if "max_new_tokens" in r)]
-        )
+        own = [run.get("max_new_tokens") for run in p.runs.values()]
+        longest = max(n for n in [p.sampling.max_new_tokens, *own] if isinstance(n, int))
         need = p.task.prompt_tokens + longest
         parts = f"task.prompt_tokens {p.task.prompt_tokens} + max_new_tokens {longest} = {need}"
         context, name = p.language_model.context, "language_model.context"
@@ -522,7 +527,7 @@ _EXPECTED = {
 }
 
 
-def _explain(error: dict, values: Any, model: type[Settings], loc: tuple, section: tuple = ()) -> str:
+def _explain(error: dict, model: type[Settings], loc: tuple, section: tuple = ()) -> str:
     """One pydantic error in our words."""
     kind, found = error["type"], error.get("input")
     key = str(error["loc"][-1]) if error["loc"] else ""

@@ -35,94 +35,94 @@ ZIPF = 0.9  # exponent of the word frequencies in a slot
 JITTER = 0.5  # standard deviation of the log of a draw's weights
 
 GENRES = {
-    "heist": dict(
-        ROLE="thief safecracker fence getaway hacker forger croupier banker lookout",
-        OBJECT="diamond vault blueprint necklace painting ledger keycard briefcase crowbar",
-        PLACE="casino museum penthouse garage basement elevator auction rooftop",
-        VERBS="steals cracks copies swaps cases unlocks pawns smuggles",
-    ),
-    "western": dict(
-        ROLE="sheriff outlaw rancher gunslinger barkeep prospector deputy drifter preacher",
-        OBJECT="saddle lasso revolver horseshoe wagon whiskey telegraph branding badge",
-        PLACE="saloon canyon prairie corral gulch stockyard mesa homestead",
-        VERBS="draws ropes rustles polishes trades gambles brands reloads",
-    ),
-    "space": dict(
-        ROLE="astronaut android pilot navigator cosmonaut botanist commander stowaway engineer",
-        OBJECT="rocket beacon airlock satellite capsule antenna reactor telescope probe",
-        PLACE="station crater moonbase hangar orbit greenhouse wormhole cockpit",
-        VERBS="repairs launches docks scans reboots jettisons steers welds",
-    ),
-    "romance": dict(
-        ROLE="florist baker bride widower pianist poet waitress librarian suitor",
-        OBJECT="letter bouquet ring umbrella scarf locket diary cake postcard",
-        PLACE="cafe bakery orchard ballroom bookshop seaside balcony vineyard",
-        VERBS="kisses misses writes delivers bakes mends photographs unwraps",
-    ),
-    "ghost": dict(
-        ROLE="medium exorcist caretaker phantom orphan governess gravedigger seer butler",
-        OBJECT="candle coffin mirror doll amulet lantern portrait skull relic",
-        PLACE="attic cellar crypt graveyard mansion chapel asylum nursery",
-        VERBS="haunts summons buries curses whispers exhumes banishes lights",
-    ),
-    "war": dict(
-        ROLE="soldier sergeant medic sniper general nurse spy recruit bugler",
-        OBJECT="rifle helmet grenade map radio bandage medal bayonet flag",
-        PLACE="trench bunker barracks battlefield beachhead infirmary village checkpoint",
-        VERBS="guards defends salutes bombs decodes loads surrenders camouflages",
-    ),
-    "courtroom": dict(
-        ROLE="lawyer judge juror witness prosecutor bailiff defendant clerk stenographer",
-        OBJECT="verdict evidence gavel affidavit contract subpoena alibi transcript confession",
-        PLACE="courthouse jail office archive lobby chambers precinct hallway",
-        VERBS="cites disputes forges presents questions shreds signs subverts",
-    ),
-    "pirate": dict(
-        ROLE="captain buccaneer sailor mermaid gunner castaway admiral parrot shipwright",
-        OBJECT="treasure cutlass compass anchor cannon barrel sextant doubloon hammock",
-        PLACE="harbor island lagoon galleon reef tavern lighthouse shipyard",
-        VERBS="plunders hoists sinks boards maroons salvages sails fires",
-    ),
+    "heist": {
+        "ROLE": "thief safecracker fence getaway hacker forger croupier banker lookout",
+        "OBJECT": "diamond vault blueprint necklace painting ledger keycard briefcase crowbar",
+        "PLACE": "casino museum penthouse garage basement elevator auction rooftop",
+        "VERBS": "steals cracks copies swaps cases unlocks pawns smuggles",
+    },
+    "western": {
+        "ROLE": "sheriff outlaw rancher gunslinger barkeep prospector deputy drifter preacher",
+        "OBJECT": "saddle lasso revolver horseshoe wagon whiskey telegraph branding badge",
+        "PLACE": "saloon canyon prairie corral gulch stockyard mesa homestead",
+        "VERBS": "draws ropes rustles polishes trades gambles brands reloads",
+    },
+    "space": {
+        "ROLE": "astronaut android pilot navigator cosmonaut botanist commander stowaway engineer",
+        "OBJECT": "rocket beacon airlock satellite capsule antenna reactor telescope probe",
+        "PLACE": "station crater moonbase hangar orbit greenhouse wormhole cockpit",
+        "VERBS": "repairs launches docks scans reboots jettisons steers welds",
+    },
+    "romance": {
+        "ROLE": "florist baker bride widower pianist poet waitress librarian suitor",
+        "OBJECT": "letter bouquet ring umbrella scarf locket diary cake postcard",
+        "PLACE": "cafe bakery orchard ballroom bookshop seaside balcony vineyard",
+        "VERBS": "kisses misses writes delivers bakes mends photographs unwraps",
+    },
+    "ghost": {
+        "ROLE": "medium exorcist caretaker phantom orphan governess gravedigger seer butler",
+        "OBJECT": "candle coffin mirror doll amulet lantern portrait skull relic",
+        "PLACE": "attic cellar crypt graveyard mansion chapel asylum nursery",
+        "VERBS": "haunts summons buries curses whispers exhumes banishes lights",
+    },
+    "war": {
+        "ROLE": "soldier sergeant medic sniper general nurse spy recruit bugler",
+        "OBJECT": "rifle helmet grenade map radio bandage medal bayonet flag",
+        "PLACE": "trench bunker barracks battlefield beachhead infirmary village checkpoint",
+        "VERBS": "guards defends salutes bombs decodes loads surrenders camouflages",
+    },
+    "courtroom": {
+        "ROLE": "lawyer judge juror witness prosecutor bailiff defendant clerk stenographer",
+        "OBJECT": "verdict evidence gavel affidavit contract subpoena alibi transcript confession",
+        "PLACE": "courthouse jail office archive lobby chambers precinct hallway",
+        "VERBS": "cites disputes forges presents questions shreds signs subverts",
+    },
+    "pirate": {
+        "ROLE": "captain buccaneer sailor mermaid gunner castaway admiral parrot shipwright",
+        "OBJECT": "treasure cutlass compass anchor cannon barrel sextant doubloon hammock",
+        "PLACE": "harbor island lagoon galleon reef tavern lighthouse shipyard",
+        "VERBS": "plunders hoists sinks boards maroons salvages sails fires",
+    },
 }
 
-WORDS = dict(  # GOOD... and BAD... are the two sides of a signed slot
-    NAME="anna boris carla diego elena felix greta hugo irene jonas karin luca marta nils olga pablo rosa stefan tessa "
-    "umberto vera walter xenia yusuf zora amir bianca casper dalia emil fiona goran helga ivan judith kofi leila milo "
-    "nadia oskar petra quentin rita samir tilda ugo viola wanda yara zeno agnes bruno celia dario edith farid gloria "
-    "hector ines jakob kasia lorenzo mina nestor odile pascal ramona silas theo ursula viktor wilma yvonne zelda "
-    "arlo berta cosmo dina ezra flora gideon hana igor julia kurt lydia marek noor otto paula ravi sonja tomas ulla "
-    "vince willa yoko abel britt clara denzel",
-    DIRECTOR="okafor lindqvist moreau tanaka petrov alvarez kowalski bianchi haddad novak osei fischer larsen mehta "
-    "duarte sato romano weiss kimura laurent varga iversen castillo banerjee doyle eriksen fontaine gallo horvat "
-    "jansen keller lombardi mbeki nakata oyelaran prakash quiroga rossi",
-    GOOD="brilliant superb wonderful delightful charming gripping moving witty clever fresh elegant tender radiant "
-    "dazzling thrilling inspired flawless graceful vivid honest warm daring inventive memorable stunning lovely "
-    "masterful poignant lively sharp magnetic soulful refreshing luminous captivating hilarious splendid sublime "
-    "riveting nuanced",
-    BAD="awful terrible dull boring tedious clumsy wooden bland shallow lifeless predictable messy lazy stale hollow "
-    "grating cheap silly pointless sloppy forgettable annoying dreary horrible flat muddled tiresome stiff ugly weak "
-    "painful dismal insipid contrived plodding tasteless pathetic dreadful sluggish incoherent",
-    GOODLIKED="loved enjoyed adored admired liked cherished appreciated relished",
-    BADLIKED="hated disliked loathed despised endured resented detested regretted",
-    GOODLIKE="love enjoy adore admire like cherish appreciate relish",
-    BADLIKE="hate dislike loathe despise resent detest regret mind",
-    GOODLIFTED="lifted elevated saved enriched carried sharpened warmed brightened",
-    BADLIFTED="ruined spoiled weakened sank dragged wrecked cheapened smothered",
-    GOODVERDICT="recommend rewatch treasure buy praise keep applaud",
-    BADVERDICT="avoid skip forget refund mock return boo",
-    ASPECT="acting plot score dialogue pacing ending script camera lighting editing humor casting soundtrack opening "
-    "story costumes chemistry twist suspense finale direction music premise tone rhythm choreography animation "
+WORDS = {  # GOOD... and BAD... are the two sides of a signed slot
+    "NAME": "anna boris carla diego elena felix greta hugo irene jonas karin luca marta nils olga pablo rosa stefan "
+    "tessa umberto vera walter xenia yusuf zora amir bianca casper dalia emil fiona goran helga ivan judith "
+    "kofi leila milo nadia oskar petra quentin rita samir tilda ugo viola wanda yara zeno agnes bruno celia "
+    "dario edith farid gloria hector ines jakob kasia lorenzo mina nestor odile pascal ramona silas theo "
+    "ursula viktor wilma yvonne zelda arlo berta cosmo dina ezra flora gideon hana igor julia kurt lydia marek "
+    "noor otto paula ravi sonja tomas ulla vince willa yoko abel britt clara denzel",
+    "DIRECTOR": "okafor lindqvist moreau tanaka petrov alvarez kowalski bianchi haddad novak osei fischer larsen mehta "
+    "duarte sato romano weiss kimura laurent varga iversen castillo banerjee doyle eriksen fontaine gallo "
+    "horvat jansen keller lombardi mbeki nakata oyelaran prakash quiroga rossi",
+    "GOOD": "brilliant superb wonderful delightful charming gripping moving witty clever fresh elegant tender radiant "
+    "dazzling thrilling inspired flawless graceful vivid honest warm daring inventive memorable stunning "
+    "lovely masterful poignant lively sharp magnetic soulful refreshing luminous captivating hilarious "
+    "splendid sublime riveting nuanced",
+    "BAD": "awful terrible dull boring tedious clumsy wooden bland shallow lifeless predictable messy lazy stale "
+    "hollow grating cheap silly pointless sloppy forgettable annoying dreary horrible flat muddled tiresome "
+    "stiff ugly weak painful dismal insipid contrived plodding tasteless pathetic dreadful sluggish incoherent",
+    "GOODLIKED": "loved enjoyed adored admired liked cherished appreciated relished",
+    "BADLIKED": "hated disliked loathed despised endured resented detested regretted",
+    "GOODLIKE": "love enjoy adore admire like cherish appreciate relish",
+    "BADLIKE": "hate dislike loathe despise resent detest regret mind",
+    "GOODLIFTED": "lifted elevated saved enriched carried sharpened warmed brightened",
+    "BADLIFTED": "ruined spoiled weakened sank dragged wrecked cheapened smothered",
+    "GOODVERDICT": "recommend rewatch treasure buy praise keep applaud",
+    "BADVERDICT": "avoid skip forget refund mock return boo",
+    "ASPECT": "acting plot score dialogue pacing ending script camera lighting editing humor casting soundtrack "
+    "opening story costumes chemistry twist suspense finale direction music premise tone rhythm choreography animation "
     "narration makeup stunts climax subplot atmosphere wardrobe banter montage framing romance drama mood",
-    FILM="film movie picture feature debut sequel remake thriller",
-    DEGREE="very so truly really quite deeply utterly rather remarkably fairly",
-    REALLY="really truly deeply honestly simply certainly",
-    NOT="not never",
-    TIME="night morning winter summer evening autumn dawn weekend",
-    SEASON="spring january march april may june july august october november december",
-    LOOK="old hidden silver broken golden rusty secret stolen curious heavy tiny ancient missing crimson "
-    "borrowed cracked wrapped painted narrow empty quiet frozen dusty blue green black white enormous spare second",
-    FRIENDS="everyone friends families students parents neighbors anyone colleagues",
-)
+    "FILM": "film movie picture feature debut sequel remake thriller",
+    "DEGREE": "very so truly really quite deeply utterly rather remarkably fairly",
+    "REALLY": "really truly deeply honestly simply certainly",
+    "NOT": "not never",
+    "TIME": "night morning winter summer evening autumn dawn weekend",
+    "SEASON": "spring january march april may june july august october november december",
+    "LOOK": "old hidden silver broken golden rusty secret stolen curious heavy tiny ancient missing crimson borrowed "
+    "cracked wrapped painted narrow empty quiet frozen dusty blue green black white enormous spare second",
+    "FRIENDS": "everyone friends families students parents neighbors anyone colleagues",
+}
 
 # Clauses. Capitals are slots; ADJ, LIKED, LIKE, LIFTED and VERDICT are signed: each line stands for two templates.
 PLOT = """
@@ -258,12 +258,10 @@ class Corpus:
         rng = Random(f"rlnlp corpus {draw}")
         self.genres = _urn(GENRES, rng, 0)
         self.kinds = {}
-        for kind, sign in KINDS:  # both signs of a kind share their weights
-            if (kind, -sign) in self.kinds:
-                twin = self.kinds[kind, -sign]
-                self.kinds[kind, sign] = _Urn(KINDS[kind, sign], np.diff(twin.edges, prepend=0.0).tolist())
-            else:
-                self.kinds[kind, sign] = _urn(KINDS[kind, sign], rng, 0)
+        for (kind, sign), templates in KINDS.items():
+            self.kinds[kind, sign] = _urn(templates, rng, 0)
+            if (kind, -sign) in self.kinds:  # both signs of a kind share their weights
+                self.kinds[kind, sign].edges = self.kinds[kind, -sign].edges
         self.words = {}
         for slot in sorted(WORDS):
             self.words[slot] = _urn(_ranked(slot), rng, ZIPF)
@@ -481,14 +479,14 @@ def judge_parts(responses: list[str], prompts: list[str] | None = None) -> dict[
         rows.append((len(values), values.count(1.0), values.count(0.5), values.count(0.0), values.count(None)))
     count, positive, plot, negative, _ = np.array(rows, dtype=np.float64).reshape(-1, 5).T
     share = 1 / np.maximum(count, 1)
-    return dict(
-        score=(positive + 0.5 * plot) * share,
-        sentences=count,
-        grammatical=(positive + plot + negative) * share,
-        positive=positive * share,
-        plot=plot * share,
-        negative=negative * share,
-    )
+    return {
+        "score": (positive + 0.5 * plot) * share,
+        "sentences": count,
+        "grammatical": (positive + plot + negative) * share,
+        "positive": positive * share,
+        "plot": plot * share,
+        "negative": negative * share,
+    }
 
 
 def judge(responses: list[str], prompts: list[str] | None = None) -> np.ndarray:

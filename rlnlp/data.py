@@ -103,7 +103,8 @@ def build(params, draw: int, out: str | Path) -> dict:
     if draw < 0:
         raise DataError(f"draw: expected >= 0, got {draw}")
     if params.task.name not in TASKS:
-        raise DataError(f"task.name: expected one of {list(TASKS)}, got {params.task.name!r}{nearest(params.task.name, TASKS)}")
+        hint = nearest(params.task.name, TASKS)
+        raise DataError(f"task.name: expected one of {list(TASKS)}, got {params.task.name!r}{hint}")
     task = TASKS[params.task.name]
     parts = task.load(params, draw)
     facts = {"task": task.name, "draw": draw, "source": task.source, "licence": task.licence}

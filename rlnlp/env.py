@@ -5,7 +5,7 @@ Nothing in training uses this file. It is for reading, for tests, and for agents
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -18,7 +18,7 @@ from .types import Prompts, Sampling, take
 
 
 class TextEnv(gymnasium.Env):
-    """One episode = one response to one prompt; one step = one token (Ramamurthy et al. 2023, arXiv:2210.01241, section 3).
+    """One episode = one response to one prompt; one step = one token (Ramamurthy et al. 2023, arXiv:2210.01241).
 
         s_0 = prompt;   s_{t+1} = s_t + a_t;   terminated if a_t = EOS;   truncated if t + 1 = T and a_t is not EOS
         r_t = token_reward_t + [the episode ends at t] score(prompt, response)
@@ -31,9 +31,9 @@ class TextEnv(gymnasium.Env):
     token_reward  optional; [1, t + 1] tokens so far in, of which the last column is paid
 
     Observation: {"ids": int64 [P + T], left-padded prompt and response so far, then padding; "mask": int8 [P + T], 1 =
-    real token}. Action: a token id. ``info``: "allowed" int8 [V] (``action_space.sample(mask=...)`` takes it: EOS is not
-    allowed before ``min_new_tokens`` tokens, and nothing is once the episode is over), "row" and "example_id" of the
-    prompt; at the end also "response" (text), "score" and "reward_parts".
+    real token}. Action: a token id. ``info``: "allowed" int8 [V] (``action_space.sample(mask=...)`` takes it: EOS is
+    not allowed before ``min_new_tokens`` tokens, and nothing is once the episode is over), "row" and "example_id" of
+    the prompt; at the end also "response" (text), "score" and "reward_parts".
     The score is paid at EOS and at the cut at T alike: T is part of the task, so a cut does not bootstrap. No KL term:
     that is the learner's, not the world's.
     Limits: EOS as first token is an episode of one step and an empty response; T = 1 ends every episode at once.
@@ -41,7 +41,7 @@ class TextEnv(gymnasium.Env):
     where generation stops short of T without EOS.
     """
 
-    metadata = {"render_modes": ["ansi"]}
+    metadata: ClassVar = {"render_modes": ["ansi"], "render_fps": 4}
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class TextEnv(gymnasium.Env):
         token_reward: TokenReward | None = None,
         render_mode: str | None = None,
     ):
-        """Raises ValueError: no prompts, an id (prompt, EOS, padding) outside the vocabulary, an unknown render mode."""
+        """Raises ValueError: no prompts, an id (prompt, EOS, padding) outside the vocabulary, unknown render mode."""
         self.prompts, self.tokenizer, self.reward, self.sampling = prompts, tokenizer, reward, sampling
         self.token_reward, self.render_mode = token_reward, render_mode
         self.vocabulary = len(tokenizer) if vocabulary is None else vocabulary
@@ -86,10 +86,11 @@ class TextEnv(gymnasium.Env):
         options = dict(options or {})
         row = options.pop("row", None)
         if options:
-            raise ValueError(f"reset: unknown option {sorted(options)[0]!r}; there is 'row'")
+            raise ValueError(f"reset: unknown option {min(options)!r}; there is 'row'")
         if row is None:
             row = self.np_random.integers(len(self.prompts))
-        if isinstance(row, (bool, float)) or not 0 <= int(row) < len(self.prompts):
+        whole = isinstance(row, (int, np.integer)) and not isinstance(row, bool)
+        if not whole or not 0 <= row < len(self.prompts):
             raise ValueError(f"reset: row: expected a whole number from 0 to {len(self.prompts) - 1}, got {row!r}")
         self._row, self._tokens, self._over = int(row), [], False
         return self._observation(), self._info()

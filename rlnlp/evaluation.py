@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -71,7 +72,7 @@ def evaluate(
     prompts: Prompts,
     tokenizer: PreTrainedTokenizerBase,
     reward: Callable,
-    judge: Callable[[list[str]], Tensor],
+    judge: Callable | None,
     decoding: Decoding,
     seed: int,
     batch_size: int = 64,
@@ -80,7 +81,7 @@ def evaluate(
     """Returns (row, responses, scores [B]).
 
     score / score_response: the reward model on prompt + response, as published, and on the response alone
-    judge: a scorer nobody trained on, on the response alone
+    judge: a scorer nobody trained on, on the response (told where the prompt stopped); None where there is no judge
     generation_log_perplexity: nats per token of the responses under ``evaluator``, a language model that took no part
     kl / kl_deployed: exact KL to the reference per token in nats, of the bare policy and of the decoding's distribution
     kl_deployed_per_response: the latter summed over each response
@@ -100,7 +101,7 @@ def evaluate(
     row = {
         "score": scores.mean().item(),
         "score_response": alone.mean().item(),
-        "judge": float(torch.as_tensor(judge(responses), dtype=torch.float64).mean()),
+        "judge": None if judge is None else float(np.mean(judge(responses, prompts.texts))),
         "generation_log_perplexity": nll / tokens,
         "kl": raw / tokens,
         "kl_deployed": deployed / tokens,

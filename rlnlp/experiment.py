@@ -18,7 +18,7 @@ import torch
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from . import checkpoint, data, models, pretrain, runs
+from . import checkpoint, classify, data, models, pretrain, runs
 from .config import Params
 from .evaluation import Decoding, evaluate, human_log_perplexity
 from .learners.ppo import TrainingError
@@ -40,7 +40,6 @@ class Draw:
     tokenizer: PreTrainedTokenizerBase
     reward: Callable
     judge: Callable | None
-    folders: tuple[Path, ...]
     data: Path
     prompt_tokens: int
 
@@ -54,29 +53,28 @@ def load_draw(params: Params, draw: int) -> Draw:
     for folder, stage in ((texts, "data"), (trained, "models")):
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder}: no such folder; run the stage {stage}@{draw} first (make reproduce)")
-    policy_folder = params.bring.model and data.find("models", params.bring.model, params.mirror) or trained / "policy"
-    evaluator_folder = trained / "evaluator" if (trained / "evaluator").is_dir() else policy_folder
-    policy, tokenizer = models.load(policy_folder, params.device)
-    evaluator = models.load(evaluator_folder, params.device)[0]
+    policy, tokenizer = models.load(pretrain.locate(trained, "policy", params.mirror), params.device)
+    evaluator, _ = models.load(pretrain.locate(trained, "evaluator", params.mirror), params.device)
     reward = load_reward(params, trained)
-    data.check_context(policy, params.task.prompt_tokens + params.sampling.max_new_tokens)
-    return Draw(
-        policy, evaluator, tokenizer, reward, pretrain.load_judge(params, trained), (texts, trained), texts,
-        params.task.prompt_tokens,
-    )
+    judge = classify.load_judge(trained / "judge") if (trained / "judge" / "judge.json").is_file() else None
+    draw = Draw(policy, evaluator, tokenizer, reward, judge, texts, params.task.prompt_tokens)
+    if context := getattr(policy.config, "n_positions", None) or getattr(policy.config, "max_position_embeddings", None):
+        for split in ("train", "validation", "test"):
+            data.check_context(draw.prompts(split), params.sampling.max_new_tokens, context)
+    return draw
 
 
 def load_reward(params: Params, trained: Path) -> Callable:
     """The reward function a run optimises: brought by the user (file.py:function, or a classifier) or the draw's classifier."""
-    brought = params.bring.reward
-    if ".py:" in brought:
-        function = load_function(str((params.folder / brought.rsplit(":", 1)[0]).resolve()) + ":" + brought.rsplit(":", 1)[1])
+    source = pretrain.locate(trained, "reward", params.mirror)
+    if ".py:" in source:
+        file, name = source.rsplit(":", 1)
+        function = load_function(f"{(params.folder / file).resolve()}:{name}")
         check_function(function)
         return function
-    folder = data.find("models", brought, params.mirror) if brought else trained / "reward"
     settings = params.reward_model
     return classifier_reward(
-        folder, label=settings.positive_label, include_prompt=settings.include_prompt, max_tokens=settings.max_tokens,
+        source, label=settings.positive_label, include_prompt=settings.include_prompt, max_tokens=settings.max_tokens,
         device=params.device,
     )
 

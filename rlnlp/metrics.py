@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from itertools import chain, islice
 
 Gram = tuple[str, ...]
@@ -63,7 +63,8 @@ def msttr(texts: list[str], window: int = 100) -> float:
 
     The responses' words are joined in order and cut into segments of ``window`` words; the last, shorter one is left
     out. Where there is not one whole segment, the type-token ratio of what there is (GEM's metrics: not a number).
-    Limiting cases: 1 if no segment repeats a word; 1 / window if there is one word only. Raises: ValueError, window < 1.
+    Limiting cases: 1 if no segment repeats a word; 1 / window if there is one word only.
+    Raises: ValueError for window < 1.
     """
     if window < 1:
         raise ValueError(f"metrics.msttr: expected window >= 1, got {window}")
@@ -130,7 +131,7 @@ FUNCTIONS: dict[str, Callable] = {
 }
 
 
-@lru_cache(maxsize=None)
+@cache
 def metric_class(name: str) -> type:
     """The ``evaluate.Metric`` subclass of a function above, e.g. ``metric_class("distinct")(n=1)``.
 

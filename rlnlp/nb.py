@@ -22,6 +22,7 @@ from typing import Any
 INJECTED = "# Parameters"  # first line of the cell that papermill adds
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]{6,}")
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -70,6 +71,7 @@ def check_parameters(cells: list[str]) -> dict[str, Any]:
     from rlnlp.runs import die_with_parent
 
     die_with_parent()
+    plain_progress()
     at = places[-1]
     own = cells[at - 1] if at else ""
     if not own.strip():
@@ -77,6 +79,14 @@ def check_parameters(cells: list[str]) -> dict[str, Any]:
     given = assignments(cells[at])
     check_values(given, assignments(own), "this notebook")
     return given
+
+
+def plain_progress() -> None:
+    """Make `from tqdm.auto import tqdm` print text from here on: a widget would not show in a log."""
+    import tqdm.auto
+    import tqdm.std
+
+    tqdm.auto.tqdm, tqdm.auto.trange = tqdm.std.tqdm, tqdm.std.trange
 
 
 def parameters_of(notebook: Any, where: str) -> dict[str, Any]:
@@ -187,10 +197,10 @@ def run(source: str, target: str, given: dict[str, str], html: str = "") -> int:
     Path(target).parent.mkdir(parents=True, exist_ok=True)
     config = Config(KernelManager={"transport": "ipc"})
     failed = None
-    partial = Path(target).with_name(f".{Path(target).name}.{os.getpid()}.tmp")  # papermill saves after every cell
+    partial = Path(target).with_name(f".{Path(target).name}.{os.getpid()}.tmp.ipynb")  # papermill saves as it goes
     try:
         executed = papermill.execute_notebook(
-            source, str(partial), parameters=values, kernel_name="python3", progress_bar=False, log_output=False,
+            source, str(partial), parameters=values, kernel_name="python3", language="python", progress_bar=False, log_output=False,
             stdout_file=sys.stdout, stderr_file=sys.stderr, request_save_on_cell_execute=False, config=config,
         )  # fmt: skip
     except PapermillExecutionError as error:
@@ -200,6 +210,7 @@ def run(source: str, target: str, given: dict[str, str], html: str = "") -> int:
     scrub(executed)
     atomic_write(target, nbformat.writes(executed) + "\n")
     if failed is not None:
+        print(ANSI.sub("", "\n".join(failed.traceback)), file=sys.stderr)
         print(f"\n{source}: cell {failed.exec_count} failed; see {target}", file=sys.stderr)
         print(f"{failed.ename}: {failed.evalue}", file=sys.stderr, flush=True)
         return 1

@@ -62,9 +62,8 @@ def evaluate_reward(fn: Reward, prompts: Prompts, responses: Sequence[str]) -> t
         out = _call(fn, prompts, responses)
     except Exception as error:
         rows = _culprits(fn, prompts, responses, type(error))
-        raise RewardError(
-            f"reward {name_of(fn)}: raised {type(error).__name__}: {error}{_where(fn, error)}; {_examples(prompts, rows)}"
-        ) from error
+        what = f"{type(error).__name__}: {error}{_where(fn, error)}"
+        raise RewardError(f"reward {name_of(fn)}: raised {what}; {_examples(prompts, rows)}") from error
     parts = {}
     if isinstance(out, tuple) and len(out) == 2 and isinstance(out[1], dict):
         out, parts = out
@@ -408,8 +407,8 @@ def kl_estimate(*, logprobs: Tensor, ref_logprobs: Tensor, kind: Literal["k1", "
     ref_logprobs  [B, T] float   nats, of the same tokens under the reference
     Returns       [B, T] float   nats; k1 may be negative, k2 and k3 are not; zero where both are zero (padding)
     Raises        ValueError     shapes differ, not finite, or an unknown kind
-    Tokens must come from the policy: k1 and k3 are then unbiased, k2 is not. Sampled under a mask or a temperature, none
-    is. Equal models give 0; for close models all three agree to second order. k3 overflows float32 where l < -88.
+    Tokens must come from the policy: k1 and k3 are then unbiased, k2 is not. Sampled under a mask or a temperature,
+    none is. Equal models give 0; for close models all three have nearly the same mean. k3 overflows float32 at l < -88.
     RL4LMs and TRL penalise k1. Keyword only: swapped arguments change the sign and nothing else would tell.
     """
     expect(logprobs=(logprobs, tuple(ref_logprobs.shape)), ref_logprobs=(ref_logprobs, tuple(logprobs.shape)))
@@ -451,15 +450,15 @@ class AdaptiveKL(FixedKL):
         beta <- beta (1 + gain clip((KL - target) / target, -clip, clip)),   once per update
 
     coef     start value, reward units per nat, > 0 (a product never leaves 0)
-    target   what ``update`` is told in, > 0. The learners pass the mean over tokens: nats per token. (Ziegler's KL is per
-             episode: to use his targets, divide by the response length or pass the per-episode mean.)
+    target   in the unit that ``update`` is told, > 0. The learners pass the mean over tokens: nats per token.
+             (Ziegler's KL is per episode: to use his targets, divide them by the response length.)
     gain     relative step, the same at every update, however many episodes; RL4LMs' code 0.1, its paper's text 0.2
     clip     bound on the relative error; 0.2 in both
-    horizon  instead of ``gain``: Ziegler's form, gain = episodes of the update / horizon; his horizon is 10,000 episodes
+    horizon  instead of ``gain``: the form of Ziegler's code, gain = episodes of the update / horizon; there 10,000
     Raises   ValueError for a value out of range, or gain x clip >= 1 (beta would turn negative)
-    KL far above the target multiplies beta by 1 + gain clip (1.02), far below by 1 - gain clip (0.98): from 0.1, at most
-    a factor 7.2 in 100 updates. KL = target leaves beta alone. RL4LMs ships targets of 1 to 3 nats per token, which no
-    policy reaches: there beta only decays.
+    KL far above the target multiplies beta by 1 + gain clip (1.02), far below by 1 - gain clip (0.98): at most a factor
+    7.2 up or 7.5 down in 100 updates. KL = target leaves beta alone. RL4LMs ships targets of 1 to 3 nats per token,
+    seldom reached: there beta only decays.
     """
 
     def __init__(
@@ -498,7 +497,7 @@ class AdaptiveKL(FixedKL):
 
     def _check_step(self, gain: float) -> None:
         if gain * self.clip >= 1:
-            raise ValueError(f"kl: gain x clip: expected < 1, got {gain} x {self.clip}: the coefficient would turn negative")
+            raise ValueError(f"kl: gain x clip: expected < 1, got {gain} x {self.clip}: beta would turn negative")
 
 
 def _check_kl(kl: float) -> None:
@@ -520,8 +519,8 @@ def token_rewards(
     token_scores  [B, T] float  reward units, optional
     Returns       [B, T] float  zero outside mask; a row sums to score - kl_coef sum(kl) + sum(token_scores)
     Raises        ValueError    shapes differ, not finite, mask not right padded, or a response without a token
-    kl_coef = 0 leaves the score alone at the end; score = 0 leaves the penalty. RL4LMs pays nothing where generation stopped
-    short of the episode length without EOS; here every response is paid.
+    kl_coef = 0 leaves the score alone at the end; score = 0 leaves the penalty. RL4LMs pays nothing where generation
+    stopped short of the episode length without EOS; here every response is paid.
     """
     B, T = mask.shape
     expect(scores=(scores, (B,)), kl=(kl, (B, T)))

@@ -49,9 +49,8 @@ def load_generated(params, draw: int) -> dict[str, list[dict]]:
     """
     task = params.task
     if task.prompt_tokens >= corpus.MIN_WORDS:
-        raise DataError(
-            f"task.prompt_tokens: expected < {corpus.MIN_WORDS}, the shortest generated review, got {task.prompt_tokens}"
-        )
+        limit = f"expected < {corpus.MIN_WORDS}, the shortest generated review"
+        raise DataError(f"task.prompt_tokens: {limit}, got {task.prompt_tokens}")
     seen: set[str] = set()
 
     def reviews(part: str, n: int, draw: int = draw) -> list[dict]:
@@ -84,7 +83,7 @@ def _new_rows(part: str, n: int, draw: int, cut: int | None, seen: set[str]) -> 
         keys = {review.text, " ".join(review.text.split()[:cut])}
         if not keys & seen:
             seen |= keys
-            rows.append(dict(id=f"draw{draw}/{part}/{number}", text=review.text, label=review.label))
+            rows.append({"id": f"draw{draw}/{part}/{number}", "text": review.text, "label": review.label})
     if len(rows) < n:
         raise DataError(f"generated reviews, draw {draw}: {part}: asked for {n}, found only {len(rows)} different ones")
     return rows
@@ -92,7 +91,7 @@ def _new_rows(part: str, n: int, draw: int, cut: int | None, seen: set[str]) -> 
 
 def _cut(text: str, words: int) -> dict[str, str]:
     split = text.split()
-    return dict(prompt=" ".join(split[:words]), reference=" ".join(split[words:]))
+    return {"prompt": " ".join(split[:words]), "reference": " ".join(split[words:])}
 
 
 # -------------------------------------------------------------------------------------------------- real reviews
@@ -181,12 +180,16 @@ def _imdb_splits(params) -> dict[str, list[dict]]:
 
 
 def _load_dataset(source: Path | str):
-    """A ``datasets.DatasetDict`` from a folder or the hub. Raises: DataError that says which and why."""
+    """A ``datasets.DatasetDict`` from a folder (``<split>.parquet``, or as on the hub) or from the hub.
+
+    Raises: DataError that says which and why.
+    """
     import datasets
 
+    files = {path.stem: str(path) for path in sorted(source.glob("*.parquet"))} if isinstance(source, Path) else {}
     datasets.disable_progress_bars()
     try:
-        return datasets.load_dataset(str(source))
+        return datasets.load_dataset("parquet", data_files=files) if files else datasets.load_dataset(str(source))
     except Exception as error:  # the hub, a cache and the file formats raise what they like
         hint = "" if isinstance(source, Path) else "; set RLNLP_MIRROR to a folder that holds datasets/" + str(source)
         place = f"folder {source}" if isinstance(source, Path) else f"hub id {source!r}"
@@ -221,7 +224,7 @@ def load_csv(params, draw: int) -> dict[str, list[dict]]:
         parts[f"prompts_{split}"] = splits[split][:most]
     human = [row for row in splits["test"] if row.get("reference")][: params.evaluation.human_reviews]
     if human:
-        parts["human_reviews"] = [dict(id=row["id"], text=f"{row['prompt']} {row['reference']}") for row in human]
+        parts["human_reviews"] = [{"id": row["id"], "text": f"{row['prompt']} {row['reference']}"} for row in human]
     return parts
 
 
@@ -272,7 +275,7 @@ def _csv_splits(path: Path, rows: list[dict], draw: int) -> dict[str, list[dict]
         raise DataError(f"bring.prompts: {path}: expected >= 3 different prompts (three splits), found {len(groups)}")
     order = Random(f"csv {draw}").sample(list(groups), len(groups))
     tenth = max(1, len(order) // 10)
-    cut = dict(test=order[:tenth], validation=order[tenth : 2 * tenth], train=order[2 * tenth :])
+    cut = {"test": order[:tenth], "validation": order[tenth : 2 * tenth], "train": order[2 * tenth :]}
     return {split: [entry for key in keys for entry in groups[key]] for split, keys in cut.items()}
 
 

@@ -58,11 +58,11 @@ def test_every_profile_writes_out_every_name(path):
     raw = YAML(typ="safe").load(path)
     for section in config.Params.model_fields:
         assert section in raw
-        if section != "kl_report":
-            assert set(config._names(section)) - set(raw[section] or ()) == set(), section
+        if section != "kl_report" and config._names(section):
+            assert set(config._names(section)) <= set(raw[section]), section
 
 
-def test_sizes_have_no_unchecked_combination():
+def test_the_larger_size_is_valid_too():
     path = ROOT / "profiles/imdb/params.yaml"
     small, large = config.load(path), config.load(path, size="gpu")
     assert large.device == "cuda" and large.language_model.width > small.language_model.width
@@ -75,7 +75,11 @@ CASES = {  # name: (old text, new text, words the one problem must contain)
     "name in the wrong section": ("mirror: ", "gamma: 0.9\nmirror: ", ["gamma", "did you mean learner.gamma"]),
     "sampling name in learner": ("  lam: 0.95", "  lam: 0.95\n  top_k: 5", ["learner.top_k", "sampling.top_k"]),
     "unknown nlpo name": ("  sync_every: 5", "  sync_evry: 5", ["nlpo.sync_evry", "nlpo.sync_every"]),
-    "text for a number": ("  temperature: 1.0", "  temperature: warm", ["sampling.temperature", "number", "'warm' (text)"]),
+    "text for a number": (
+        "  temperature: 1.0",
+        "  temperature: warm",
+        ["sampling.temperature", "number", "'warm' (text)"],
+    ),
     "quoted number": ("  gamma: 0.95", '  gamma: "0.95"', ["learner.gamma", "a number", "'0.95' (text)"]),
     "boolean for a whole number": ("threads: 1 ", "threads: true ", ["threads", "whole number", "true (true/false)"]),
     "float for a whole number": ("  updates: 30\n  episodes", "  updates: 2.5\n  episodes", ["learner.updates", "2.5"]),
@@ -97,27 +101,47 @@ CASES = {  # name: (old text, new text, words the one problem must contain)
     "learning rate zero": ("learning_rates: [5e-4,", "learning_rates: [0,", ["tune.learning_rates", "> 0"]),
     "run algorithm": ("kl_0: {algorithm: nlpo,", "kl_0: {algorithm: nlop,", ["runs.nlpo_kl_0.algorithm", "'nlpo'"]),
     "run without algorithm": ("ppo_kl_large: {algorithm: ppo, ", "ppo_kl_large: {", ["ppo_kl_large.algorithm", "none"]),
-    "run override": ("{algorithm: ppo, kl_coef: 0.2}", "{algorithm: ppo, kl_cof: 0.2}", ["ppo_kl_large.kl_cof", "kl_coef"]),
-    "run value": ("{algorithm: ppo, kl_coef: 0.2}", "{algorithm: ppo, kl_coef: much}", ["ppo_kl_large.kl_coef", "much"]),
+    "run override": (
+        "{algorithm: ppo, kl_coef: 0.2}",
+        "{algorithm: ppo, kl_cof: 0.2}",
+        ["ppo_kl_large.kl_cof", "kl_coef"],
+    ),
+    "run value": (
+        "{algorithm: ppo, kl_coef: 0.2}",
+        "{algorithm: ppo, kl_coef: much}",
+        ["ppo_kl_large.kl_coef", "much"],
+    ),
     "nlpo name in a ppo run": ("{algorithm: ppo, kl_coef: 0.2}", "{algorithm: ppo, sync_every: 2}", ["sync_every"]),
     "run name": ("  ppo_target_high: {", "  ppo_1.0: {}\n  ppo_target_high: {", ["ppo_1.0", "no dots"]),
-    "report names no run": ("conditions: [ppo_kl_0,", "conditions: [ppo_kl_O,", ["kl_report.conditions[0]", "'ppo_kl_0'"]),
+    "report names no run": (
+        "conditions: [ppo_kl_0,",
+        "conditions: [ppo_kl_O,",
+        ["kl_report.conditions[0]", "'ppo_kl_0'"],
+    ),
     "report pair": ("    ppo: [ppo_kl_0,", "    ppo: [ppo_kl_9,", ["kl_report.pairs.ppo", "'ppo_kl_9'"]),
-    "too long for the model": ("  prompt_tokens: 10", "  prompt_tokens: 50", ["task.prompt_tokens", "context (64)", "74"]),
+    "too long for the model": (
+        "  prompt_tokens: 10",
+        "  prompt_tokens: 50",
+        ["task.prompt_tokens", "context (64)", "74"],
+    ),
     "a run too long": ("ppo, kl_coef: 0.2}", "ppo, max_new_tokens: 60}", ["language_model.context", "70"]),
     "too long for the reward": ("  max_tokens: 96", "  max_tokens: 16", ["reward_model.max_tokens", "16"]),
     "width and heads": ("  heads: 4\n  context", "  heads: 5\n  context", ["language_model.width", "multiple", "5"]),
     "least above most": ("  min_new_tokens: 0", "  min_new_tokens: 25", ["sampling.min_new_tokens", "24", "25"]),
     "bpe vocabulary": ("  tokenizer: word", "  tokenizer: bpe", ["language_model.vocabulary", "260"]),
     "size": ('size: ""', "size: huge", ["size", "'huge'"]),
-    "name in sizes": ("sizes: {}", "sizes: {big: {language_model: {witdh: 9}}}", ["sizes.big.language_model.witdh", "width"]),
+    "name in sizes": (
+        "sizes: {}",
+        "sizes: {big: {language_model: {witdh: 9}}}",
+        ["sizes.big.language_model.witdh", "width"],
+    ),
     "root": ("root: .", "root: nowhere", ["root", "folder", "nowhere"]),
     "no such model": ('model: ""', "model: ./models/mine", ["bring.model", "./models/mine"]),
     "no such prompts": ('prompts: ""', "prompts: my.csv", ["bring.prompts", "my.csv"]),
     "no such reward file": ('reward: ""', "reward: my.py:score", ["bring.reward", "my.py"]),
     "no function": ('reward: ""', "reward: my.py", ["bring.reward", "my.py:function"]),
     "csv without a file": ("name: generated_reviews", "name: csv", ["task.name", "bring.prompts"]),
-    "number as a name": ("sizes: {}", "sizes: {1: {}}", ["sizes.1", "text as a name"]),
+    "number as a name": ("sizes: {}", "sizes: {1: {}}", ["sizes[1]", "text as a name"]),
 }
 
 
@@ -127,9 +151,8 @@ def test_mistake_is_named(edited, case):
     path = edited((old, new))
     found = problems(path)
     assert any(all(word in line for word in words) for line in found), found
-    if not case.startswith(("missing", "empty section", "unknown top-level", "run name")):
-        name = [line for line in found if words[0] in line.split(":")[0] or "unknown" in line]
-        assert len(found) <= 2 and name, found
+    if not case.startswith(("unknown top-level", "empty section", "missing section", "run name")):
+        assert len(found) == 1, found
 
 
 def test_the_line_number_is_right(edited):
@@ -176,7 +199,7 @@ def test_overrides(edited):
     params = config.load(path, **{"learner.gamma": 0.5, "threads": 2, "runs.ppo_kl_0.kl_coef": 0.25})
     assert params.threads == 2 and params.algorithm_config("nlpo").gamma == 0.5
     assert params.learner_config("ppo_kl_0").kl_coef == 0.25
-    assert "learner.gamma (override): expected <= 1, found 2.0" in problems(path, **{"learner.gamma": 2.0})[0]
+    assert "learner.gamma (override): expected <= 1.0, found 2.0" in problems(path, **{"learner.gamma": 2.0})[0]
     assert "did you mean learner.gamma?" in problems(path, **{"learner.gama": 1.0})[0]
     assert "did you mean learner.gamma?" in problems(path, **{"learnr.gamma": 1.0})[0]
 
@@ -246,9 +269,11 @@ def test_a_copied_profile_must_be_renamed(tmp_path):
 def test_every_field_says_what_it_is():
     def walk(model):
         for name, field in model.model_fields.items():
-            assert field.description, f"{model.__name__}.{name}"
             if isinstance(field.annotation, type) and issubclass(field.annotation, Settings):
+                assert field.annotation.__doc__, f"{model.__name__}.{name}"
                 walk(field.annotation)
+            else:
+                assert field.description, f"{model.__name__}.{name}"
 
     walk(config.Params)
     for algorithm in config.ALGORITHMS:
@@ -275,7 +300,7 @@ def test_command_line(edited, tmp_path):
     def check(path):
         out = tmp_path / "build" / "checked.txt"
         command = [sys.executable, "-m", "rlnlp.config", "check", str(path), str(out)]
-        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT), out
+        return subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT), out
 
     done, out = check(edited())
     assert done.returncode == 0, done.stderr
@@ -291,4 +316,5 @@ def test_command_line(edited, tmp_path):
 
 def test_reading_the_module_does_not_bring_torch():
     code = "import rlnlp.config, rlnlp.runs, sys; print('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT).stdout == "False\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout == "False\n"

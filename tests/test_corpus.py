@@ -8,11 +8,11 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from rlnlp import corpus
+from rlnlp import corpus, metrics
 
 FIRST = (
-    "gideon gives one painful performance . i simply loathed the mood . it is one gripping pirate "
-    "thriller but jansen made one lifeless debut . i would refund it ."
+    "nadia gives one pathetic performance . i certainly regretted the finale . it is one magnetic pirate "
+    "film but iversen made one dull debut . i would forget it ."
 )
 
 
@@ -173,10 +173,19 @@ def test_word_salad_scores_nothing(reviews):
     shuffled = [" ".join(rng.sample(r.text.split(), len(r.text.split()))) for r in reviews[:500]]
     good = [*corpus.slot_words("GOOD"), ".", "the", "is", "not"]
     salads = [" ".join(rng.choices(good, k=24)) for _ in range(500)]
-    bigrams = [" ".join(rng.choice(("the plot", "is superb", "i loved", ".", "not dull")) for _ in range(12)) for _ in range(500)]
+    pieces = ("the plot", "is superb", "i loved", ".", "not dull")
+    bigrams = [" ".join(rng.choices(pieces, k=12)) for _ in range(500)]
     assert corpus.judge(shuffled).mean() < 0.005
     assert corpus.judge(salads).mean() < 0.005
     assert corpus.judge(bigrams).mean() < 0.1
+
+
+def test_saying_one_good_thing_over_and_over_shows_in_the_diversity(reviews):
+    same = ["i would recommend it . " * 4] * 200
+    real = [" ".join(review.text.split()[:20]) for review in reviews[:200]]
+    assert corpus.judge(same).tolist() == [1.0] * 200
+    assert metrics.distinct(same, 2) < 0.01 and metrics.distinct(real, 2) > 0.2
+    assert metrics.repetition(same) > 0.5 and metrics.repetition(real) < 0.05
 
 
 def test_one_wrong_word_spoils_a_sentence(reviews):

@@ -1,0 +1,69 @@
+# Needs git, make and python3.11 (and a network, or a pip that finds packages without one). `make` lists the targets.
+PROFILE ?= mini
+JOBS ?= 2
+PYTHON ?= python3.11
+ARGS ?=
+SHELL := /bin/sh
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+PROFILES := mini $(notdir $(patsubst %/,%,$(dir $(wildcard profiles/*/params.yaml))))
+FOLDER := $(if $(filter mini,$(PROFILE)),.,profiles/$(PROFILE))
+ifeq ($(filter $(PROFILE),$(PROFILES)),)
+$(error PROFILE=$(PROFILE): expected one of $(PROFILES))
+endif
+
+.PHONY: help env reproduce test lab bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make reproduce [PROFILE=$(PROFILE)] [JOBS=$(JOBS)]   from text to the report; run again, it does only what changed'
+	@echo '     PROFILE  smoke   two minutes, every stage, numbers mean nothing'
+	@echo '              mini    twenty minutes on two cores, generated reviews (the default)'
+	@echo '              imdb    ninety minutes on two cores, real film reviews'
+	@echo '              paper   the published models and budgets, needs a GPU'
+	@echo 'make test [ARGS="-k name"]                the tests'
+	@echo 'make lab                                  JupyterLab, with the kernel ready'
+	@echo 'make bench                                speed, beside TRL (installed for this only)'
+	@echo 'make clean [PROFILE=$(PROFILE)]                 remove what one profile generated; keeps reports, DVC cache and .venv'
+	@echo 'Each makes its environment, .venv, the first time (a few minutes).'
+
+# The environment is whole when .venv/.ready holds the hash of the two files that define it and this folder's path. One that was
+# moved, or whose making was interrupted, is made anew; one whose files changed is brought up to date.
+env:
+	@set -eu; want="$$(cat requirements.lock pyproject.toml | git hash-object --stdin) $(CURDIR)"; \
+	have="$$(cat .venv/.ready 2>/dev/null || true)"; [ "$$have" != "$$want" ] || exit 0; \
+	if [ -e .venv/.unfinished ] || ! .venv/bin/python -m pip --version >/dev/null 2>&1 \
+	  || { [ -n "$$have" ] && [ "$${have#* }" != "$(CURDIR)" ]; }; then rm -rf .venv; fi; \
+	echo 'making the environment .venv (once; a few minutes; log: .venv/setup.log)'; began=$$(date +%s); \
+	mkdir -p .venv; touch .venv/.unfinished; rm -f .venv/.ready; \
+	if command -v uv >/dev/null 2>&1 \
+	  && { [ -x .venv/bin/python ] || uv venv -q --seed --allow-existing --python $(PYTHON) .venv; } >>.venv/setup.log 2>&1 \
+	  && uv pip install --python .venv/bin/python -r requirements.lock >>.venv/setup.log 2>&1; then :; else \
+	  [ -x .venv/bin/python ] || command -v $(PYTHON) >/dev/null || { echo 'error: $(PYTHON) not found (set PYTHON=...)' >&2; exit 1; }; \
+	  .venv/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv .venv; \
+	  .venv/bin/python -m pip install --disable-pip-version-check -r requirements.lock >>.venv/setup.log 2>&1 \
+	    || { tail -n 15 .venv/setup.log >&2; echo 'error: installing failed; the same command tries again' >&2; exit 1; }; \
+	fi; \
+	.venv/bin/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e . >>.venv/setup.log 2>&1 \
+	  || { tail -n 15 .venv/setup.log >&2; exit 1; }; \
+	echo "$$want" > .venv/.ready; rm -f .venv/.unfinished; echo "environment ready after $$(( $$(date +%s) - began )) s"
+
+reproduce: env
+	@exec .venv/bin/python -m rlnlp.reproduce $(PROFILE) --jobs $(JOBS) --tied
+
+test: env
+	@exec .venv/bin/python -m pytest -n $(JOBS) $(ARGS)
+
+lab: env
+	@exec .venv/bin/python -m jupyterlab --LabApp.news_url=None \
+	  --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
+
+bench: env
+	@exec .venv/bin/python -m bench.run $(ARGS)
+
+# Only what git ignores, only below the named folders: nothing tracked, nothing of another profile, no cache.
+clean:
+	@git clean -fdXq -- $(addprefix $(FOLDER)/,data models tune runs build executed) .scratch/$(PROFILE) reports/$(PROFILE) \
+	  .pytest_cache .hypothesis .ruff_cache rlnlp tests bench
+	@rm -rf .scratch/$(PROFILE)
+	@echo 'removed what profile $(PROFILE) generated; its finished results are still in the DVC cache (.dvc/cache)'

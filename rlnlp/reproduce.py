@@ -1,0 +1,246 @@
+"""Run a profile's pipeline, several stages side by side, and say how far it is and how long it will take.
+
+    python -m rlnlp.reproduce mini --jobs 2
+
+DVC decides what has to run; this file only decides when: a stage starts as soon as all it needs is done, as its own
+`dvc repro -s` process. Stop it at any time; the same command continues where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from rlnlp.progress import Durations, clock, kind, log_tail, progress_of
+from rlnlp.runs import LockError, die_with_parent, writer_lock
+
+LIGHT = ("check", "nb")  # shorter than the start of a process, and at the beginning: they share one
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")}
+REPRO = ["dvc", "--wait-for-lock", "repro"]
+SKIPPED = "didn't change, skipping"
+_LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+
+
+class Stopped(Exception):
+    """A signal asked us to end."""
+
+
+def environment() -> dict[str, str]:
+    """Variables for everything started here: this Python first, one thread per process, plain text."""
+    return {
+        **os.environ, **ONE_THREAD, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "SHELL": "/bin/sh", "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1", "DVC_NO_ANALYTICS": "1",
+    }  # fmt: skip
+
+
+def _die_with_us() -> None:
+    if _LIBC is not None:
+        _LIBC.prctl(1, int(signal.SIGTERM), 0, 0, 0)  # 1 = PR_SET_PDEATHSIG
+
+
+def start(command: list[str], folder: Path, log: Path) -> subprocess.Popen:
+    """Start a command in its own process group, its output into a file; it ends when this process does."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "wb") as out:
+        return subprocess.Popen(
+            [sys.executable, "-m", *command], cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
+            env=environment(), start_new_session=True, preexec_fn=_die_with_us,  # noqa: PLW1509 (one system call)
+        )  # fmt: skip
+
+
+def read_graph(dot: str) -> dict[str, set[str]]:
+    """Stage -> the stages it needs, from the text of `dvc dag --dot` (edges point from what is needed)."""
+    needs: dict[str, set[str]] = {}
+    for line in dot.splitlines():
+        names = [name.rpartition("dvc.yaml:")[2] for name in re.findall(r'"([^"]+)"', line)]
+        for name in names:
+            needs.setdefault(name, set())
+        if "->" in line and len(names) == 2:
+            needs[names[1]].add(names[0])
+    return needs
+
+
+@dataclass
+class Job:
+    stage: str
+    process: subprocess.Popen
+    log: Path
+    began: float
+
+
+class Scheduler:
+    """Runs the stages of one dvc.yaml. needs: stage -> stages it needs; changed: those that DVC found changed."""
+
+    def __init__(self, folder: Path, scratch: Path, needs: dict[str, set[str]], changed: set[str], jobs: int, every: float = 30):
+        self.folder, self.logs, self.needs, self.jobs, self.every = folder, scratch / "logs", needs, jobs, every
+        self.dirty, self.done, self.failed = set(changed), set(), set()
+        self.waiting, self.running = dict(needs), []
+        self.durations, self.began = Durations(scratch / "durations.json"), time.monotonic()
+
+    def say(self, text: str) -> None:
+        line = f"[{len(self.done):>{len(str(len(self.needs)))}}/{len(self.needs)}] {text}"
+        running = {job.stage: time.monotonic() - job.began for job in self.running}
+        likely = {s: n for s, n in self.waiting.items() if s in self.affected()}
+        left = self.durations.left(likely, running, self.jobs)
+        tail = f"; about {clock(left)} left" if self.running or likely else ""
+        print(f"{line}  ({clock(time.monotonic() - self.began)} so far{tail})", flush=True)
+
+    def affected(self, stages: set[str] | None = None) -> set[str]:
+        """Stages (default: the changed ones) and all that come after them."""
+        found = set(self.dirty if stages is None else stages)
+        while more := {s for s, n in self.needs.items() if n & found} - found:
+            found |= more
+        return found
+
+    def next_stage(self) -> str | None:
+        """The longest stage that can start now, None if there is none."""
+        while unchanged := [s for s, n in self.waiting.items() if n <= self.done and s not in self.dirty]:
+            for stage in unchanged:  # neither it nor anything before it changed
+                self.done.add(stage)
+                del self.waiting[stage]
+        return max((s for s, n in self.waiting.items() if n <= self.done), key=self.durations.guess, default=None)
+
+    def run(self) -> bool:
+        """Run everything that has to; whether all went well. Raises Stopped on a signal, after ending what runs."""
+        told = time.monotonic()
+        try:
+            while True:
+                while len(self.running) < self.jobs and (stage := self.next_stage()):
+                    log = self.logs / f"{stage}.log"
+                    self.running.append(Job(stage, start([*REPRO, "-s", stage], self.folder, log), log, time.monotonic()))
+                    del self.waiting[stage]
+                    self.say(f"{stage} started")
+                    told = time.monotonic()
+                if not self.running:
+                    return not self.failed
+                time.sleep(0.1)
+                for job in [j for j in self.running if j.process.poll() is not None]:
+                    self.finish(job)
+                if time.monotonic() - told > self.every:
+                    told = time.monotonic()
+                    for job in self.running:
+                        bar = progress_of(job.log)
+                        self.say(f"{job.stage} running for {clock(told - job.began)}{': ' + bar if bar else ''}")
+        finally:
+            stop([job.process for job in self.running])
+
+    def finish(self, job: Job) -> None:
+        self.running.remove(job)
+        seconds = time.monotonic() - job.began
+        if job.process.returncode:
+            self.failed.add(job.stage)
+            lost = self.waiting.keys() & self.affected({job.stage})
+            self.waiting = {s: n for s, n in self.waiting.items() if s not in lost}
+            self.say(f"{job.stage} FAILED after {clock(seconds)}; the end of {os.path.relpath(job.log)}:")
+            print("".join(f"    {line}\n" for line in log_tail(job.log)), end="", flush=True)
+            if lost:
+                print(f"    not started, as they need it: {', '.join(sorted(lost))}", flush=True)
+            return
+        self.done.add(job.stage)
+        if SKIPPED in job.log.read_text(encoding="utf-8", errors="replace"):
+            self.say(f"{job.stage} unchanged")
+            return
+        self.dirty |= {s for s, n in self.needs.items() if job.stage in n}
+        self.durations.record(job.stage, seconds)
+        self.say(f"{job.stage} done in {clock(seconds)}")
+
+
+def stop(processes: list[subprocess.Popen]) -> None:
+    """End process groups: ask, wait, then force."""
+    for sign, wait in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
+        for process in processes:
+            if process.poll() is None:
+                os.killpg(process.pid, sign)
+        deadline = time.monotonic() + wait
+        while any(p.poll() is None for p in processes) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def ask(commands: dict[str, list[str]], folder: Path, logs: Path) -> dict[str, str]:
+    """Run commands side by side; their outputs by name. SystemExit with the output of the first that fails."""
+    processes = {name: start(command, folder, logs / f"{name}.log") for name, command in commands.items()}
+    try:
+        for name, process in processes.items():
+            if process.wait():
+                raise SystemExit((logs / f"{name}.log").read_text(encoding="utf-8", errors="replace").strip())
+    finally:
+        stop(list(processes.values()))
+    return {name: (logs / f"{name}.log").read_text(encoding="utf-8") for name in commands}
+
+
+def changes(said: str) -> set[str]:
+    """Stages that `dvc status --json` names."""
+    return set(json.loads(said[said.index("{") :]))
+
+
+def reproduce(folder: Path, scratch: Path, jobs: int = 2, every: float = 30, check: bool = True) -> bool:
+    """Bring the pipeline of a folder up to date; whether all went well. Raises LockError, Stopped, SystemExit."""
+    logs, began = scratch / "logs", time.monotonic()
+    with writer_lock(scratch / "reproduce", wait_s=0):
+        values = {"config": ["rlnlp.config", "check", "params.yaml", str(scratch / "checked.txt")]} if check else {}
+        status, dag = {"status": ["dvc", "-q", "status", "--json", "dvc.yaml"]}, {"dag": ["dvc", "dag", "--dot", "dvc.yaml"]}
+        said = ask({**values, **status, **dag}, folder, logs)
+        needs, changed = read_graph(said["dag"]), changes(said["status"])
+        light = [s for s in needs if kind(s) in LIGHT]
+        if changed & set(light):
+            ask({"light": [*REPRO, "-s", *light]}, folder, logs)
+            changed = changes(ask(status, folder, logs)["status"])
+        if not changed:
+            print(f"nothing changed: all {len(needs)} stages are up to date ({clock(time.monotonic() - began)})", flush=True)
+            return True
+        scheduler = Scheduler(folder, scratch, needs, changed, jobs, every)
+        count = len(scheduler.affected())
+        print(f"{count} of {len(needs)} stages to look at, {jobs} side by side; logs in {os.path.relpath(logs)}", flush=True)
+        if not scheduler.run():
+            print(f"FAILED: {', '.join(sorted(scheduler.failed))}. Mend it and type the same command: finished work is kept.")
+            return False
+        ask({"all": [*REPRO, "dvc.yaml"]}, folder, logs)  # DVC has the last word
+        print(f"done in {clock(time.monotonic() - began)}", flush=True)
+        return True
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m rlnlp.reproduce", description=__doc__.partition("\n")[0])
+    parser.add_argument("profile", nargs="?", default="mini", help="mini (top level) or the name of a folder in profiles/")
+    parser.add_argument("--jobs", type=int, default=2, help="stages side by side, one thread each")
+    parser.add_argument("--root", type=Path, default=Path("."), help="folder of the repository")
+    parser.add_argument("--tied", action="store_true", help="end when the process that started this one ends (make)")
+    args = parser.parse_args(argv)
+    root = args.root.resolve()
+    folder = root if args.profile == "mini" else root / "profiles" / args.profile
+    if not (folder / "dvc.yaml").is_file():
+        names = ", ".join(["mini", *sorted(p.parent.name for p in root.glob("profiles/*/params.yaml"))])
+        print(f"error: no profile {args.profile!r} in {root} (profiles: {names})", file=sys.stderr)
+        return 2
+    if args.tied:
+        die_with_parent()
+
+    def stopping(number: int, frame: object) -> None:
+        raise Stopped(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stopping)
+    try:
+        good = reproduce(folder, root / ".scratch" / args.profile, max(1, args.jobs))
+    except Stopped as stopped:
+        print("\nstopped; the same command continues from the last checkpoints", file=sys.stderr)
+        return 128 + int(stopped.args[0])
+    except LockError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    for page in sorted((root / "reports" / args.profile).glob("*/*.html")) if good else []:
+        print(f"report: {os.path.relpath(page)}")
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

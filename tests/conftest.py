@@ -1,0 +1,24 @@
+"""Every test: one thread, no network, no progress bars; the same for what it starts."""
+
+from __future__ import annotations
+
+import os
+
+OFFLINE = {
+    "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TOKENIZERS_PARALLELISM": "false", "DVC_NO_ANALYTICS": "1",
+    "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "Agg",
+}  # fmt: skip
+os.environ.update(OFFLINE)
+os.environ.pop("RLNLP_MIRROR", None)  # a test that wants a mirror makes one
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """A test that changes the number of threads does not change the next one's numbers."""
+    yield
+    torch.set_num_threads(1)

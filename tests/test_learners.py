@@ -1,0 +1,280 @@
+"""The learners: protocol, invariants, the three NLPO bugs of the original, resume = uninterrupted, and that they learn."""
+
+import dataclasses
+import importlib
+import inspect
+
+import pytest
+import torch
+
+from rlnlp import checkpoint, models
+from rlnlp.learners import nlpo, ppo, supervised
+from rlnlp.rollout import sample
+from rlnlp.samplers import top_p
+from tests.tiny import MAKE, gpt2, prompts
+
+LEARNERS = ("supervised", "ppo", "nlpo")
+TARGET = 7  # the toy's score is the share of this token in a response
+
+
+def toy(rollout):
+    hits = ((rollout.responses == TARGET) & rollout.mask).sum(1) / rollout.mask.sum(1)
+    return hits.float(), {"hits": hits.float()}
+
+
+def settings(module, **changes):
+    base = {
+        "updates": 6, "episodes_per_update": 16, "epochs": 2, "minibatches": 2, "learning_rate": 3e-3, "max_new_tokens": 6,
+        "kl_coef": 0.05,
+    }
+    return module.Config(**{**base, **changes})
+
+
+def weights(model):
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+@pytest.fixture(params=list(MAKE))
+def kind(request):
+    return request.param
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_protocol(name):
+    module = importlib.import_module(f"rlnlp.learners.{name}")
+    assert module.Config.model_config["frozen"]
+    expected = {
+        "init": ["policy", "config", "seed"], "collect": ["state", "prompts", "score", "config"],
+        "update": ["state", "experience", "config"], "train": ["state", "prompts", "score", "config"],
+    }
+    for function, names in expected.items():
+        parameters = inspect.signature(getattr(module, function)).parameters
+        assert [p for p, v in parameters.items() if v.default is v.empty] == names
+    assert inspect.isgeneratorfunction(module.train)
+    for field, info in module.Config.model_fields.items():
+        assert info.description, f"{name}.Config.{field} has no unit, range and source"
+
+
+@pytest.mark.parametrize("module", [ppo, nlpo])
+def test_learning_rate_zero_changes_nothing_and_every_ratio_is_one(kind, module):
+    policy = MAKE[kind]()
+    before, config = weights(policy), settings(module, learning_rate=0.0, kl_coef=0.1, top_k=20, temperature=0.8)
+    state = module.init(policy, config, seed=0)
+    for metrics in module.train(state, prompts(32), toy, config):
+        assert metrics["policy/ratio_error"] < 1e-4 and metrics["policy/clip_fraction"] == 0
+        assert abs(metrics["objective/kl"]) < 1e-5
+    assert torch.equal(weights(policy), before)
+
+
+def test_nlpo_at_p_one_is_ppo(kind):
+    """Same seed, same numbers: the mask path itself adds nothing."""
+    results = {}
+    for name, module, extra in (("ppo", ppo, {}), ("nlpo", nlpo, {"mask_top_p": 1.0, "sync_every": 2})):
+        policy = MAKE[kind](seed=2)
+        config = settings(module, **extra)
+        results[name] = (list(module.train(module.init(policy, config, seed=1), prompts(32), toy, config)), weights(policy))
+    for ours, theirs in zip(results["nlpo"][0], results["ppo"][0]):
+        for metric, value in theirs.items():
+            assert ours[metric] == pytest.approx(value, abs=1e-5), metric
+    torch.testing.assert_close(results["nlpo"][1], results["ppo"][1], atol=1e-5, rtol=0)
+
+
+def test_first_gradient_is_the_policy_gradient(kind):
+    policy = MAKE[kind]()
+    config = settings(ppo, value_coef=0.0)
+    state = ppo.init(policy, config, seed=0)
+    seen = ppo.collect(state, prompts(16), toy, config)
+    loss, _ = ppo.minibatch_loss(state, seen, config)
+    ours = torch.autograd.grad(loss, list(policy.parameters()), allow_unused=True)
+    mask = seen.rollout.mask
+    logits = models.head(policy, models.hidden_states(policy, seen.rollout)[mask])
+    plain = -(models.chosen_logprobs(logits, seen.rollout.responses[mask]) * seen.advantages[mask]).mean()
+    true = torch.autograd.grad(plain, list(policy.parameters()), allow_unused=True)
+    assert max(g.abs().max() for g in true if g is not None) > 1e-3
+    for mine, other in zip(ours, true):
+        if other is not None:
+            torch.testing.assert_close(mine, other, atol=1e-6, rtol=1e-4)
+
+
+# the three bugs of the original's NLPO --------------------------------------------------------------------------------
+
+
+def test_a_mask_sync_reaches_the_very_next_sample(kind):
+    """Bug A: the original's sampler keeps the first mask model for ever."""
+    policy = MAKE[kind](seed=0)
+    config = settings(nlpo, mask_top_p=0.5, sync_every=1)
+    state = nlpo.init(policy, config, seed=0)
+    batch = prompts(32)
+    before = nlpo.rollout(state, batch, config)
+    with torch.no_grad():
+        models.sync(policy, MAKE[kind](seed=9))  # the policy moves far; the mask model does not yet
+    state.update = 1
+    assert nlpo.sync(state, config)
+    state.update = 0
+    after = nlpo.rollout(state, batch, config)
+    fresh = sample(
+        policy, batch, state.sampling, ppo.generator(0, "rollout", 0), mask_model=policy, mask_rule=top_p(0.5)
+    )
+    assert torch.equal(after.responses, fresh.responses) and torch.equal(after.allowed.bits, fresh.allowed.bits)
+    assert not torch.equal(before.responses[:, : after.responses.shape[1]], after.responses)
+
+
+def test_sync_happens_on_schedule_and_not_before():
+    policy = gpt2()
+    config = settings(nlpo, sync_every=3, updates=6)
+    state = nlpo.init(policy, config, seed=0)
+    start = weights(state.mask_model)
+    for metrics in nlpo.train(state, prompts(32), toy, config):
+        due = metrics["update"] % 3 == 0
+        assert metrics["nlpo/synced"] == due
+        if metrics["update"] < 3:
+            assert torch.equal(weights(state.mask_model), start)
+        assert torch.equal(weights(state.mask_model), weights(policy)) == due
+
+
+def test_masked_log_probabilities_are_renormalised(kind):
+    """Bug B: the original scores with the unnormalised log-probabilities; then their sum over allowed tokens is below 1."""
+    policy, config = MAKE[kind](seed=0), settings(nlpo, mask_top_p=0.4)
+    state = nlpo.init(policy, config, seed=0)
+    with torch.no_grad():
+        models.sync(state.mask_model, MAKE[kind](seed=9))
+    rollout = nlpo.rollout(state, prompts(16), config)
+    logits = models.head(policy, models.hidden_states(policy, rollout)[rollout.mask]).detach()
+    total = models.behavior_logits(logits, rollout).softmax(-1)
+    allowed = rollout.allowed.unpack(rollout.mask)
+    torch.testing.assert_close((total * allowed).sum(1), torch.ones(len(total)))
+    assert (rollout.behavior_logprobs[rollout.mask] >= rollout.logprobs[rollout.mask] - 1e-5).all()
+    assert (rollout.behavior_logprobs[rollout.mask] > rollout.logprobs[rollout.mask] + 0.05).any()
+
+
+def test_the_mask_model_reads_its_own_encoder_and_cache(kind):
+    """Bug C: the original hands the policy's encoder output to the mask model. Expected sets are computed without a cache."""
+    policy, mask_model = MAKE[kind](seed=0), MAKE[kind](seed=9)
+    batch = prompts(6, ragged=False)
+    rollout = sample(policy, batch, ppo.sampling_from(policy, 5), ppo.generator(0), mask_model=mask_model, mask_rule=top_p(0.5))
+    stored, at = rollout.allowed.unpack(rollout.mask), 0
+    for row in range(6):
+        for t in range(int(rollout.mask[row].sum())):
+            prefix = rollout.responses[row, :t]
+            with torch.no_grad():
+                if kind == "causal":
+                    logits = mask_model(torch.cat([batch.ids[row], prefix])[None]).logits[:, -1]
+                else:
+                    start = torch.tensor([mask_model.config.decoder_start_token_id])
+                    logits = mask_model(input_ids=batch.ids[row : row + 1], decoder_input_ids=torch.cat([start, prefix])[None]).logits[:, -1]
+            expected = top_p(0.5)(logits, None)[1][0]
+            assert torch.equal(stored[at], expected), f"row {row}, token {t}: the mask is not the mask model's own nucleus"
+            at += 1
+
+
+# stopping, resuming -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_resumed_equals_uninterrupted(kind, name):
+    module = importlib.import_module(f"rlnlp.learners.{name}")
+
+    class Tokenizer:
+        def __call__(self, text, add_special_tokens):
+            return {"input_ids": [5, 6, 7]}
+
+    if name == "supervised":
+        config, more = module.Config(updates=6, episodes_per_update=8, max_new_tokens=6), {"tokenizer": Tokenizer()}
+    else:
+        config, more = settings(module, kl_target=0.01, **({"sync_every": 2} if name == "nlpo" else {})), {}
+    policy = MAKE[kind]()
+    whole = module.init(policy, config, 3, **more)
+    curve = list(module.train(whole, prompts(32), toy, config))
+    state = module.init(MAKE[kind](), config, 3, **more)
+    running = module.train(state, prompts(32), toy, config)
+    first = [next(running) for _ in range(3)]
+    tensors, numbers = checkpoint.pack(state)
+    tensors = {k: v.clone() for k, v in tensors.items()}
+    resumed = module.init(MAKE[kind](), config, 3, **more)
+    checkpoint.unpack(resumed, tensors, numbers)
+    assert first + list(module.train(resumed, prompts(32), toy, config)) == curve
+    assert torch.equal(weights(resumed.policy), weights(policy))
+
+
+def test_a_broken_ratio_stops_the_run_unless_the_experiment_says_so(monkeypatch):
+    policy = gpt2()
+    config = settings(ppo)
+    state = ppo.init(policy, config, seed=0)
+    seen = ppo.collect(state, prompts(16), toy, config)
+    wrong = dataclasses.replace(
+        seen, rollout=dataclasses.replace(seen.rollout, behavior_logprobs=seen.rollout.behavior_logprobs - 0.01 * seen.rollout.mask)
+    )
+    with pytest.raises(ppo.TrainingError, match="update 1: the ratio of the first minibatch is off 1 by 0.01"):
+        ppo.update(state, wrong, config)
+    metrics = ppo.update(state, wrong, settings(ppo, breaks=("ratio",)))
+    assert metrics["policy/first_ratio_error"] == pytest.approx(0.01, abs=1e-3)
+
+
+def test_a_non_finite_loss_names_update_and_examples():
+    policy, config = gpt2(), settings(ppo, breaks=("ratio",))
+    state = ppo.init(policy, config, seed=0)
+    seen = ppo.collect(state, prompts(16), toy, config)
+    with torch.no_grad():
+        policy.transformer.ln_f.weight.fill_(float("nan"))
+    with pytest.raises(ppo.TrainingError, match=r"update 1: the loss is nan; examples of this minibatch: example-\d+"):
+        ppo.update(state, seen, config)
+
+
+def test_same_seed_same_numbers(kind):
+    runs = []
+    for _ in range(2):
+        policy, config = MAKE[kind](), settings(nlpo)
+        runs.append(list(nlpo.train(nlpo.init(policy, config, seed=5), prompts(32), toy, config)))
+    assert runs[0] == runs[1]
+
+
+# learning ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["separate", "shared"])
+@pytest.mark.parametrize("module", [ppo, nlpo])
+def test_learns_the_toy(kind, module, value):
+    """Share of one token among 24: 0.04 by chance; must pass 0.8 within 40 updates of 32 episodes."""
+    policy = MAKE[kind](24, spread={"causal": 0.02, "encoder-decoder": 0.3}[kind])
+    config = settings(
+        module, updates=40, episodes_per_update=32, epochs=4, learning_rate=1e-2, kl_coef=0.0, value=value,
+        gamma=1.0, min_new_tokens=6,
+    )
+    state = module.init(policy, config, seed=0)
+    curve = [m["objective/score"] for m in module.train(state, prompts(32, vocabulary=24), toy, config)]
+    assert curve[0] < 0.2 and max(curve[-5:]) > 0.8, curve
+
+
+def test_supervised_learns_its_references(kind):
+    class Tokenizer:
+        def __call__(self, text, add_special_tokens):
+            return {"input_ids": [9, 8, 7]}
+
+    policy = MAKE[kind](24)
+    config = supervised.Config(updates=60, episodes_per_update=16, learning_rate=1e-2, max_new_tokens=6)
+    state = supervised.init(policy, config, 0, tokenizer=Tokenizer())
+    curve = [m["supervised/loss"] for m in supervised.train(state, prompts(32, vocabulary=24), None, config)]
+    assert curve[0] > 1 and curve[-1] < 0.1
+    rollout = sample(policy, prompts(8, vocabulary=24), state.sampling, ppo.generator(0))
+    assert rollout.responses[:, :3].tolist() == [[9, 8, 7]] * 8 and rollout.terminated.all()
+
+
+def test_kl_penalty_holds_the_policy_back():
+    ends = {}
+    for beta in (0.0, 1.0):
+        policy = gpt2(24, spread=0.02)
+        config = settings(ppo, updates=15, learning_rate=1e-2, kl_coef=beta, min_new_tokens=6, gamma=1.0)
+        state = ppo.init(policy, config, seed=0)
+        ends[beta] = list(ppo.train(state, prompts(32, vocabulary=24), toy, config))[-1]
+    assert ends[1.0]["objective/kl"] < 0.2 * ends[0.0]["objective/kl"]
+    assert ends[1.0]["objective/score"] < ends[0.0]["objective/score"]
+
+
+def test_minibatches_use_every_episode_once_an_epoch(monkeypatch):
+    policy, config = gpt2(), settings(ppo, epochs=1, minibatches=3)
+    state = ppo.init(policy, config, seed=0)
+    seen, used = ppo.collect(state, prompts(16), toy, config), []
+    real = ppo.minibatch_loss
+    monkeypatch.setattr(ppo, "minibatch_loss", lambda s, b, c: used.extend(b.rollout.prompts.example_ids) or real(s, b, c))
+    ppo.update(state, seen, config)
+    assert sorted(used) == sorted(seen.rollout.prompts.example_ids)

@@ -1,0 +1,212 @@
+"""Notebooks: parameters are checked, outputs comparable, failures clear, and no kernel outlives its parent."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from rlnlp.nb import ParameterError, assignments, check_parameters, parameters_of, run, strip, to_html, typed
+
+OWN = "draw = 0\nrate: float = 0.1  # per step\nname = 'x'\nflag = True\nother = None"
+
+
+def write(path: Path, *cells: str, tag: str = "parameters") -> Path:
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
+    notebook.cells[0].metadata["tags"] = [tag]
+    nbformat.write(notebook, path)
+    return path
+
+
+def given(*lines: str) -> str:
+    return "\n".join(["# Parameters", *lines, ""])
+
+
+# parameters ----------------------------------------------------------------------------------------------------------
+
+
+def test_assignments_are_literals_only():
+    assert assignments("a = 1\nb: float = 2.0\nc = f(3)\nd = -1e-4\ne = ['x']\nprint(a)") == {
+        "a": 1, "b": 2.0, "d": -1e-4, "e": ["x"],
+    }  # fmt: skip
+
+
+@pytest.fixture
+def no_prctl(monkeypatch):
+    called = []
+    monkeypatch.setattr("rlnlp.runs.die_with_parent", lambda: called.append(1))
+    return called
+
+
+def test_good_parameters_pass_and_tie_the_kernel_to_its_parent(no_prctl):
+    assert check_parameters(["", OWN, given("draw = 3", "rate = 1", "other = 'y'"), "check"]) == {"draw": 3, "rate": 1, "other": "y"}
+    assert no_prctl == [1]
+
+
+def test_an_interactive_session_has_nothing_to_check(no_prctl):
+    assert check_parameters(["", OWN, "check_parameters(In)"]) == {} and not no_prctl
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("drow = 3", "unknown parameter 'drow'; did you mean 'draw'?"),
+        ("zzz = 3", "unknown parameter 'zzz' (parameters: draw, rate, name, flag, other)"),
+        ("draw = '3'", "parameter 'draw': expected int, e.g. 0; found '3'"),
+        ("draw = 3.0", "expected int"),
+        ("draw = True", "expected int"),
+        ("rate = False", "expected float"),
+        ("flag = 1", "expected bool"),
+        ("name = 7", "expected str"),
+    ],
+)
+def test_wrong_parameters_are_refused(line, says, no_prctl):
+    with pytest.raises(ParameterError, match=re.escape(says)):
+        check_parameters(["", OWN, given(line), "check"])
+
+
+def test_a_notebook_without_the_tag_is_refused(no_prctl):
+    # papermill then puts its cell first, and the notebook's own values win
+    with pytest.raises(ParameterError, match="no cell tagged"):
+        check_parameters(["", given("draw = 3"), OWN, "check"])
+
+
+def test_one_parameters_cell(tmp_path):
+    two = json.loads(write(tmp_path / "a.ipynb", OWN, "x = 1").read_text())
+    two["cells"][1]["metadata"]["tags"] = ["parameters"]
+    with pytest.raises(ParameterError, match="expected one cell"):
+        parameters_of(two, "a")
+    with pytest.raises(ParameterError, match="must not begin"):
+        strip(write(tmp_path / "b.ipynb", given("x = 1")), tmp_path / "c.ipynb")
+
+
+def test_command_line_values_are_typed_by_the_default():
+    assert [typed("3", 0), typed("3", "x"), typed("1e-4", 0.1), typed("true", True), typed("[1, 2]", None)] == [3, "3", 1e-4, True, [1, 2]]
+    assert typed("abc", 0) == "abc"  # refused by the check
+
+
+@pytest.mark.parametrize(("name", "value"), [("drow", "1"), ("draw", "x"), ("draw", "1.5")])
+def test_run_refuses_before_a_kernel_starts(tmp_path, name, value, monkeypatch, capsys, no_prctl):
+    monkeypatch.setitem(sys.modules, "papermill", None)  # importing it would raise
+    assert run(str(write(tmp_path / "a.ipynb", OWN)), str(tmp_path / "out.ipynb"), {name: value}) == 1
+    assert "'draw'" in capsys.readouterr().err and not (tmp_path / "out.ipynb").exists()
+
+
+# strip, run, scrub ---------------------------------------------------------------------------------------------------
+
+
+def test_saving_a_notebook_does_not_change_its_stripped_copy(tmp_path):
+    plain = write(tmp_path / "a.ipynb", OWN, "1 + 1")
+    strip(plain, tmp_path / "before.ipynb")
+    saved = nbformat.read(plain, as_version=4)
+    saved.cells[1].outputs = [nbformat.v4.new_output("stream", text="2")]
+    saved.cells[1].execution_count, saved.cells[1].id = 7, "other"
+    saved.cells[1].metadata["collapsed"] = True
+    saved.metadata["kernelspec"] = {"name": "my-kernel", "display_name": "mine"}
+    nbformat.write(saved, plain)
+    strip(plain, tmp_path / "after.ipynb")
+    assert (tmp_path / "before.ipynb").read_bytes() == (tmp_path / "after.ipynb").read_bytes()
+    saved.cells[1].source = "1 + 2"
+    nbformat.write(saved, plain)
+    strip(plain, tmp_path / "edited.ipynb")
+    assert (tmp_path / "before.ipynb").read_bytes() != (tmp_path / "edited.ipynb").read_bytes()
+
+
+def nb(*words: str, cwd: Path) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "rlnlp.nb", *words], cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+CHECK = "from rlnlp.nb import check_parameters; check_parameters(In)"
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory):
+    """A notebook with a bar, an address, a clock and a picture, run twice."""
+    folder = tmp_path_factory.mktemp("nb")
+    write(
+        folder / "a.ipynb", "draw = 0", CHECK,
+        "from tqdm.auto import tqdm\nfor i in tqdm(range(3), desc='steps'): pass\nprint('draw', draw, object())",
+        "import ipywidgets; ipywidgets.IntSlider()",
+        "from IPython.display import Image\nimport base64\n"
+        "Image(base64.b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='))",
+    )  # fmt: skip
+    first = nb("run", "a.ipynb", "out/a.ipynb", "-p", "draw", "3", "--html", "out/a.html", cwd=folder)
+    second = nb("run", "a.ipynb", "out/b.ipynb", "-p", "draw", "3", cwd=folder)
+    assert first.returncode == second.returncode == 0, first.stderr + second.stderr
+    return folder / "out", first
+
+
+def test_the_same_result_has_the_same_bytes(executed):
+    out, _ = executed
+    assert (out / "a.ipynb").read_bytes() == (out / "b.ipynb").read_bytes()
+    assert sorted(p.name for p in out.iterdir()) == ["a.html", "a.ipynb", "b.ipynb"]
+    text = (out / "a.ipynb").read_text()
+    assert "draw 3 <object object>" in text and "papermill" not in json.loads(text)["metadata"]
+    assert "0x" not in text and "steps" not in [line for c in json.loads(text)["cells"] for line in c.get("outputs", [])]
+    assert "widget-view" not in text and "iopub" not in text
+
+
+def test_progress_shows_as_text_while_it_runs(executed):
+    _, done = executed
+    assert re.search(r"steps: 100%\|", done.stderr) and "draw 3" in done.stdout
+
+
+def test_the_page_needs_no_network(executed):
+    page = (executed[0] / "a.html").read_text()
+    assert "iVBORw0KGgo" in page
+    assert not re.findall(r"<(?:script|img|link|iframe)[^>]+(?:src|href)=\"?(?:https?:)?//[^>]*>", page)
+    assert not re.findall(r"@import|import\(|url\(\s*['\"]?https?:|cdn\.|cdnjs", page)
+
+
+def test_scripts_of_other_hosts_are_taken_out(tmp_path):
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")])
+    page = '<b>kept</b><script src="https://far.example/x.js"></script><link rel="stylesheet" href="https://far.example/x.css">'
+    notebook.cells[0].outputs = [nbformat.v4.new_output("display_data", data={"text/html": page})]
+    to_html(notebook, tmp_path / "a.html", "a")
+    assert "far.example" not in (text := (tmp_path / "a.html").read_text()) and "<b>kept</b>" in text
+
+
+def test_a_failing_cell_is_the_last_thing_said(tmp_path):
+    write(tmp_path / "a.ipynb", "draw = 0", CHECK, "raise RuntimeError('loss is not finite at update 3')")
+    done = nb("run", "a.ipynb", "out.ipynb", cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines()[-1] == "RuntimeError: loss is not finite at update 3"
+    assert "loss is not finite" in (tmp_path / "out.ipynb").read_text()
+
+
+def test_killing_the_runner_ends_the_kernel(tmp_path):
+    beat = "import os, time, pathlib\nfor i in range(600):\n    pathlib.Path('beat').write_text(f'{os.getpid()} {i}')\n    time.sleep(0.1)"
+    write(tmp_path / "a.ipynb", "draw = 0", CHECK, beat)
+    runner = subprocess.Popen([sys.executable, "-m", "rlnlp.nb", "run", "a.ipynb", "o.ipynb", "-p", "draw", "1"], cwd=tmp_path)
+    try:
+        deadline = time.monotonic() + 60
+        while not ((tmp_path / "beat").exists() and (tmp_path / "beat").read_text()) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        kernel = int((tmp_path / "beat").read_text().split()[0])
+        assert kernel != runner.pid and Path(f"/proc/{kernel}").exists()
+        os.kill(runner.pid, signal.SIGKILL)
+        runner.wait()
+        deadline = time.monotonic() + 5
+        while alive(kernel) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not alive(kernel)
+        last = (tmp_path / "beat").read_text()
+        time.sleep(0.5)
+        assert (tmp_path / "beat").read_text() == last
+    finally:
+        runner.kill()
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

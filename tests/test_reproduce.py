@@ -1,0 +1,182 @@
+"""The scheduler, on a toy DVC repository: order, two at once, nothing twice, failures, stopping."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rlnlp.progress import Durations, clock, log_tail, progress_of
+from rlnlp.reproduce import Scheduler, read_graph, reproduce
+from rlnlp.runs import LockError, writer_lock
+
+TOY = """
+stages:
+  check:
+    cmd: echo ok > checked.txt
+    params: [params.yaml: ]
+    outs: [checked.txt]
+  runs:
+    foreach: ${runs}
+    do:
+      cmd: %s
+      deps: [checked.txt]
+      params: ["runs.${key}"]
+      outs: ["out/${key}"]
+  report:
+    cmd: cat out/a out/b > report.txt
+    deps: [out/a, out/b]
+    outs: [report.txt]
+"""
+COMMAND = (
+    "mkdir -p out trace; date +%s.%N > trace/${key}.began; sleep ${item.seconds}; date +%s.%N > trace/${key}.ended; "
+    "test ${item.value} -lt 9 || { echo 'RuntimeError: value ${item.value} is too large'; exit 1; }; echo ${item.value} > out/${key}"
+)
+
+
+def values(a: int, b: int, seconds: float = 0) -> str:
+    return f"runs:\n  a: {{value: {a}, seconds: {seconds}}}\n  b: {{value: {b}, seconds: {seconds}}}\n"
+
+
+@pytest.fixture
+def toy(tmp_path):
+    subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
+    subprocess.run([sys.executable, "-m", "dvc", "init", "-q"], cwd=tmp_path, check=True)
+    (tmp_path / "dvc.yaml").write_text(TOY % COMMAND)
+    (tmp_path / "params.yaml").write_text(values(1, 2))
+    return tmp_path
+
+
+def go(folder: Path, jobs: int = 2) -> bool:
+    return reproduce(folder, folder / ".scratch", jobs, check=False)
+
+
+def test_it_runs_all_then_nothing_then_only_what_changed(toy, capfd):
+    (toy / "params.yaml").write_text(values(1, 2, seconds=4))
+    assert go(toy)
+    assert (toy / "report.txt").read_text() == "1\n2\n"
+    began, ended = ({k: float((toy / f"trace/{k}.{what}").read_text()) for k in "ab"} for what in ("began", "ended"))
+    assert max(began.values()) < min(ended.values()), "the two runs did not overlap"
+    said = capfd.readouterr().out
+    assert re.search(r"\[4/4\] report done in \d+:\d\d", said) and re.search(r"runs@a started .*about \d+:\d\d left", said)
+
+    assert go(toy)
+    assert capfd.readouterr().out.startswith("nothing changed: all 4 stages are up to date")
+
+    (toy / "params.yaml").write_text(values(1, 3, seconds=4).replace("3, seconds: 4", "3, seconds: 0"))
+    assert go(toy)
+    said = capfd.readouterr().out
+    assert "runs@a" not in said and "runs@b done" in said and (toy / "report.txt").read_text() == "1\n3\n"
+
+
+def test_a_failure_stops_only_what_needs_it_and_the_rest_is_kept(toy, capfd):
+    (toy / "params.yaml").write_text(values(9, 2))
+    assert not go(toy)
+    said = capfd.readouterr().out
+    assert "runs@a FAILED" in said and "RuntimeError: value 9 is too large" in said
+    assert "not started, as they need it: report" in said and "FAILED: runs@a." in said
+    assert (toy / "out/b").read_text() == "2\n" and not (toy / "report.txt").exists()
+    (toy / "params.yaml").write_text(values(1, 2))
+    assert go(toy)
+    said = capfd.readouterr().out
+    assert "runs@b" not in said and (toy / "report.txt").read_text() == "1\n2\n"
+
+
+@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
+def test_ending_it_ends_what_it_started(toy, sign):
+    (toy / "params.yaml").write_text(values(1, 2, seconds=60))
+    (toy / "dvc.yaml").write_text(TOY % "exec python work.py ${key}")
+    (toy / "work.py").write_text(
+        "import os, sys, time, pathlib\nfrom rlnlp.runs import die_with_parent\ndie_with_parent()\n"
+        "pathlib.Path(sys.argv[1] + '.pid').write_text(str(os.getpid()))\ntime.sleep(60)\n"
+    )
+    code = (
+        "import rlnlp.reproduce as r, pathlib; r.real = r.reproduce;"
+        "r.reproduce = lambda folder, scratch, jobs: r.real(folder, scratch, jobs, check=False); r.main(['mini'])"
+    )
+    outer = subprocess.Popen([sys.executable, "-c", code, "rlnlp.reproduce"], cwd=toy, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    try:
+        pids = [wait_for(toy / f"{key}.pid") for key in "ab"]
+        outer.send_signal(sign)
+        error = outer.communicate(timeout=20)[1].decode()
+        assert sign == signal.SIGKILL or "the same command continues" in error
+        deadline = time.monotonic() + 10
+        while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert not [pid for pid in pids if alive(pid)]
+    finally:
+        outer.kill()
+
+
+def wait_for(path: Path) -> int:
+    deadline = time.monotonic() + 60
+    while not (path.exists() and path.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return int(path.read_text())
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_only_one_at_a_time(tmp_path):
+    with writer_lock(tmp_path / "reproduce"), pytest.raises(LockError, match=f"process {os.getpid()}"):
+        reproduce(tmp_path, tmp_path)
+
+
+def test_wrong_values_stop_it_before_anything(toy):
+    with pytest.raises(SystemExit) as stopped:
+        reproduce(toy, toy / ".scratch")  # with the check: this is no params.yaml of ours
+    assert "params.yaml" in str(stopped.value) and not (toy / "checked.txt").exists()
+
+
+def test_an_unknown_profile_is_named(tmp_path):
+    (tmp_path / "profiles/smoke").mkdir(parents=True)
+    (tmp_path / "profiles/smoke/params.yaml").write_text("")
+    done = subprocess.run([sys.executable, "-m", "rlnlp.reproduce", "smok"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2 and "no profile 'smok'" in done.stderr and "mini, smoke" in done.stderr
+
+
+# parts ---------------------------------------------------------------------------------------------------------------
+
+
+def test_the_graph_of_dvc():
+    text = 'strict digraph {\n"check";\n"profiles/x/dvc.yaml:data@0";\n"check" -> "data@0";\n"data@0" -> "runs@a";\n}\n'
+    assert read_graph(text) == {"check": set(), "data@0": {"check"}, "runs@a": {"data@0"}}
+
+
+def test_unchanged_stages_are_passed_over_and_the_longest_goes_first(tmp_path):
+    needs = {"data@0": set(), "runs@a": {"data@0"}, "runs@b": {"data@0"}, "tune@x": {"data@0"}, "report": {"runs@a"}}
+    scheduler = Scheduler(tmp_path, tmp_path, needs, {"runs@a", "tune@x"}, 2)
+    assert scheduler.affected() == {"runs@a", "tune@x", "report"}
+    assert scheduler.next_stage() == "tune@x" and scheduler.done == {"data@0", "runs@b"}
+
+
+def test_time_left_is_that_of_a_schedule_and_is_corrected(tmp_path):
+    durations = Durations(tmp_path / "d.json")
+    durations.known = {"a": 100.0, "b": 50.0, "c": 50.0, "d": 10.0}
+    needs = {"a": set(), "b": set(), "c": set(), "d": {"a", "b", "c"}}
+    assert durations.left(needs, {}, jobs=2) == pytest.approx(110)  # a beside b, c; then d
+    assert durations.left(needs, {}, jobs=1) == pytest.approx(210)
+    assert durations.left({"d": {"a"}}, {"a": 30.0}, jobs=2) == pytest.approx(80)
+    durations.record("b", 650.0)  # 600 s later than expected: everything is slower, by less than the one ratio of 13
+    assert 2 * 110 < durations.left(needs, {}, jobs=2)
+    assert Durations(tmp_path / "d.json").known["b"] == 650.0
+    assert Durations(tmp_path / "none.json").guess("models@3") > Durations(tmp_path / "none.json").guess("nb@run")
+
+
+def test_the_useful_end_of_a_log(tmp_path):
+    log = tmp_path / "a.log"
+    log.write_text("one\n\nsteps:  50%|#####     | 3/6 [00:03<00:03,  1.0it/s]\rsteps:  83%|########  | 5/6 [00:05<00:01]\ntwo\n")
+    assert log_tail(log) == ["one", "two"] and log_tail(tmp_path / "none") == []
+    assert progress_of(log) == "steps:  83% 5/6 [00:05<00:01]" and progress_of(tmp_path / "none") == ""
+    assert [clock(5), clock(65), clock(3725)] == ["0:05", "1:05", "1:02:05"]

@@ -1,0 +1,239 @@
+"""The set-up files agree with one another, and dvc.yaml tracks exactly what its notebooks use."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from rlnlp.runs import _imports, package_files
+
+ROOT = Path(__file__).resolve().parent.parent
+PROFILES = [ROOT, *sorted(p.parent for p in ROOT.glob("profiles/*/params.yaml"))]
+NAMES = [p.name if p != ROOT else "mini" for p in PROFILES]
+# notebooks whose code imports a module by a computed name
+BY_NAME = {name: ["rlnlp.learners.ppo", "rlnlp.learners.nlpo"] for name in ("run", "tune")}
+
+
+def read(path: Path):
+    return YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+LOCK = [line for line in (ROOT / "requirements.lock").read_text().splitlines() if line]
+PINS = dict(line.split("==") for line in LOCK if "==" in line)
+PIPELINE = read(ROOT / "dvc.yaml")["stages"]
+NOTEBOOKS = PIPELINE["nb"]["matrix"]["notebook"]
+
+
+# environment ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_lock_is_flat_and_fits_either_torch_build():
+    bad = [line for line in LOCK if not re.fullmatch(r"[a-z0-9-]+==[A-Za-z0-9.]+", line)]
+    assert not bad, f"expected name==version, without hosts, options or build tags such as +cpu: {bad}"
+    assert not [n for n in PINS if n.startswith(("nvidia-", "cuda-", "triton"))]
+    assert LOCK == sorted(LOCK, key=lambda line: line.split("==")[0]) and len(PINS) == len(LOCK)
+    assert PINS["torch"] == "2.13.0" and "trl" not in PINS
+
+
+def test_direct_dependencies_are_pinned_as_in_the_lock():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    groups = [project["project"]["dependencies"], *project["project"]["optional-dependencies"].values()]
+    for requirement in [r for group in groups for r in group] + project["build-system"]["requires"]:
+        name, _, version = requirement.partition("==")
+        assert version and PINS.get(normal(name)) == version, requirement
+
+
+def test_environment_yml_is_the_same_lock():
+    environment = read(ROOT / "environment.yml")
+    assert environment["dependencies"] == ["python=3.11", "pip", {"pip": ["-r requirements.lock", "-e ."]}]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["requires-python"] == ">=3.11,<3.12"
+
+
+def test_what_is_installed_is_the_lock():
+    wrong = {}
+    for name, version in PINS.items():
+        try:
+            found = metadata.version(name).partition("+")[0]
+        except metadata.PackageNotFoundError:
+            found = "nothing"
+        if found != version:
+            wrong[name] = f"locked {version}, installed {found}"
+    assert not wrong
+
+
+def test_every_import_of_the_package_is_a_direct_dependency():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    known = {normal(r.partition("==")[0]) for r in project["dependencies"]}
+    owners = metadata.packages_distributions()
+    missing = {}
+    for path in (ROOT / "rlnlp").rglob("*.py"):
+        for name in re.findall(r"^\s*(?:import|from) ([A-Za-z_]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            distributions = {normal(d) for d in owners.get(name, ())}
+            if name != "rlnlp" and name not in sys.stdlib_module_names and distributions and not distributions & known:
+                missing.setdefault(sorted(distributions)[0], path.name)
+    allowed = {"traitlets", "ipython", "packaging"}  # of ipykernel and nbconvert
+    assert not {d: f for d, f in missing.items() if d not in allowed}
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "pyproject.toml", "environment.yml", "Makefile", ".dvc/config", ".ci/run"])
+def test_no_registry_is_named(name):
+    assert not re.search(r"https?://|index-url|find-links|--extra-index|pypi\.", (ROOT / name).read_text())
+
+
+def make(*words: str) -> str:
+    done = subprocess.run(["make", *words], cwd=ROOT, capture_output=True, text=True, timeout=30)
+    return done.stdout + done.stderr
+
+
+def test_make_lists_its_targets_by_default():
+    text = make()
+    assert all(f"make {target}" in text for target in ("reproduce", "test", "lab", "bench", "clean"))
+    assert all(profile in text for profile in NAMES)
+
+
+def test_make_refuses_an_unknown_profile():
+    assert "expected one of mini" in make("reproduce", "PROFILE=mimi")
+
+
+def test_clean_touches_one_profile_and_nothing_tracked():
+    lines = make("-n", "clean", "PROFILE=smoke")
+    assert "profiles/smoke/runs" in lines and "profiles/imdb" not in lines and " ./runs" not in lines
+    assert "clean -fdXq" in lines  # X: only what git ignores
+
+
+@pytest.fixture
+def bare(tmp_path):
+    """A copy of what `make env` needs, with a fake python3.11 that counts installations."""
+    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    fake = tools / "python3.11"
+    fake.write_text(
+        '#!/bin/sh\nif [ "$2" = venv ]; then mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; exit; fi\n'
+        'case "$*" in *--version*) exit 0;; *-r\\ req*) echo x >> "$COUNT"; [ -z "$FAIL" ];; esac\n'
+    )
+    fake.chmod(0o755)
+
+    def env(**variables) -> tuple[int, str]:
+        path = f"{tools}{os.pathsep}/usr/bin{os.pathsep}/bin"
+        variables = {"PATH": path, "COUNT": str(tmp_path / "count"), "HOME": str(tmp_path), **variables}
+        done = subprocess.run(["make", "env"], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=30)
+        count = (tmp_path / "count").read_text().count("x") if (tmp_path / "count").exists() else 0
+        return count, done.stdout + done.stderr
+
+    return env, tmp_path
+
+
+def test_the_environment_is_made_once_and_follows_the_lock(bare):
+    env, folder = bare
+    assert env()[0] == 1
+    assert env() == (1, "")  # nothing said, nothing done
+    with open(folder / "requirements.lock", "a") as file:
+        file.write("# changed\n")
+    assert env()[0] == 2
+
+
+def test_a_half_made_environment_is_made_anew(bare):
+    env, folder = bare
+    count, text = env(FAIL="1")
+    assert count == 1 and "installing failed" in text and not (folder / ".venv/.ready").exists()
+    (folder / ".venv/half").write_text("")
+    assert env()[0] == 2 and not (folder / ".venv/half").exists() and (folder / ".venv/.ready").exists()
+
+
+def test_a_moved_environment_is_made_anew(bare):
+    env, folder = bare
+    env()
+    ready = folder / ".venv/.ready"
+    ready.write_text(ready.read_text().split(" ")[0] + " /elsewhere\n")
+    (folder / ".venv/old").write_text("")
+    assert env()[0] == 2 and not (folder / ".venv/old").exists()
+
+
+# pipeline ------------------------------------------------------------------------------------------------------------
+
+
+def body(stage: dict) -> dict:
+    return stage.get("do", stage)
+
+
+def stage_of(notebook: str) -> tuple[str, dict]:
+    return next((n, body(s)) for n, s in PIPELINE.items() if f"run build/{notebook}.ipynb " in body(s)["cmd"])
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_a_stage_depends_on_the_package_files_its_notebook_imports(notebook, tmp_path):
+    cells = json.loads((ROOT / f"notebooks/{notebook}.ipynb").read_text(encoding="utf-8"))["cells"]
+    code = tmp_path / "code.py"
+    lines = "".join("".join(c["source"]) + "\n" for c in cells if c["cell_type"] == "code").splitlines()
+    code.write_text("\n".join(line for line in lines if not line.lstrip().startswith(("%", "!"))))
+    wanted = {n for n in _imports(code, "", "rlnlp") if (ROOT / (n.replace(".", "/") + ".py")).is_file()}
+    files = package_files(*sorted(wanted | {"rlnlp.nb"}), *BY_NAME.get(notebook, []))
+    expected = [f"${{root}}/{p.relative_to(ROOT).as_posix()}" for p in files]
+    name, stage = stage_of(notebook)
+    found = [d for d in stage["deps"] if d.startswith("${root}/rlnlp/")]
+    show = "\n".join(f"      - {line}" for line in expected)
+    assert sorted(found) == sorted(expected), f"dvc.yaml, stage {name}: the package files should be\n{show}"
+    assert f"build/{notebook}.ipynb" in stage["deps"]
+
+
+def test_figures_are_no_business_of_training():
+    for name in ("data", "models", "tune", "runs"):
+        assert not [d for d in body(PIPELINE[name])["deps"] if "figures" in d or "report" in d], name
+
+
+@pytest.mark.parametrize("folder", PROFILES, ids=NAMES)
+def test_every_profile_runs_this_pipeline_and_has_what_it_tracks(folder):
+    values = read(folder / "params.yaml")
+    if folder != ROOT:
+        assert os.readlink(folder / "dvc.yaml") == "../../dvc.yaml"
+        assert values["root"] == "../.." and values["profile"] == folder.name
+    for stage, spec in PIPELINE.items():
+        for name in body(spec).get("params", []):
+            if not isinstance(name, str) or "${" in name:
+                continue
+            place = values
+            for part in name.split("."):
+                assert isinstance(place, dict) and part in place, f"{folder.name}/params.yaml lacks {name}, which {stage} tracks"
+                place = place[part]
+
+
+def dvc(*words: str, cwd: Path = ROOT) -> str:
+    command = [sys.executable, "-m", "dvc", *words]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+def test_dvc_reads_the_pipeline_of_every_profile():
+    for folder in PROFILES:
+        values, stages = read(folder / "params.yaml"), dvc("stage", "list", "dvc.yaml", "--name-only", cwd=folder).split()
+        assert {f"runs@{name}" for name in values["runs"]} == {s for s in stages if s.startswith("runs@")}
+        assert {f"models@{k}" for k in values["draws"]} == {s for s in stages if s.startswith("models@")}
+
+
+def test_dvc_keeps_quiet_and_to_itself():
+    text = (ROOT / ".dvc/config").read_text()
+    assert "analytics = false" in text and "autostage = false" in text and "remote" not in text
+
+
+def test_outputs_are_ignored_by_git_before_they_exist():
+    outs = ["data/draw3", "models/draw3", "tune/ppo.json", "runs/ppo_kl_0", "build/run.ipynb", "executed/data/0.ipynb"]
+    paths = [f"{prefix}{out}" for prefix in ("", "profiles/imdb/") for out in outs] + [".scratch/x", ".venv/x", "reports/smoke/kl/a"]
+    asked = subprocess.run(["git", "check-ignore", *paths], cwd=ROOT, capture_output=True, text=True)
+    assert asked.stdout.split() == paths
+    kept = ["data/README.md", "reports/mini/kl/report.html", "dvc.lock", "profiles/imdb/dvc.lock", "profiles/imdb/params.yaml"]
+    assert not subprocess.run(["git", "check-ignore", "--no-index", *kept], cwd=ROOT, capture_output=True, text=True).stdout
