@@ -52,7 +52,7 @@ reproduce: env
 	@exec .venv/bin/python -m rlnlp.reproduce $(PROFILE) --jobs $(JOBS) --tied
 
 test: env
-	@exec .venv/bin/python -m pytest -n $(JOBS) $(ARGS)
+	@exec .venv/bin/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 lab: env
 	@exec .venv/bin/python -m jupyterlab --LabApp.news_url=None \

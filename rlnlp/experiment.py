@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils import logging
 
 from . import checkpoint, classify, data, models, pretrain, runs
 from .config import Params
@@ -29,6 +30,15 @@ from .types import Experience, Prompts, Rollout, take, to
 
 SAVE_EVERY = 5  # updates between checkpoints: a kill costs at most this much work
 SETTINGS_READ = ("bring", "task", "reward_model.positive_label", "reward_model.include_prompt", "evaluation", "threads", "device")
+
+
+def setup(params: Params) -> None:
+    """Threads, allocator and quiet libraries of this process; call it first. Results depend on the thread count."""
+    torch.set_num_threads(params.threads)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    pretrain.keep_memory()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
 
 
 @dataclass

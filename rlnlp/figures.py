@@ -17,13 +17,12 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from matplotlib import patheffects
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Normalize, SymLogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 from rlnlp.runs import atomic_json, atomic_write
 from rlnlp.stats import mean_interval, paired
@@ -35,6 +34,7 @@ TARGET = ("#009E73", "#CC79A7", "#5E3C99", "#F0E442")  # adaptive targets, from 
 ALGORITHM = {"ppo": "#0072B2", "nlpo": "#D55E00"}
 MARKER = {"ppo": "o", "nlpo": "s"}
 NAME = {"ppo": "PPO", "nlpo": "NLPO"}
+JOIN = {"ppo": "-", "nlpo": "--"}
 STYLE = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 10, "axes.titlesize": 11,
     "axes.labelsize": 10, "xtick.labelsize": 9, "ytick.labelsize": 9, "legend.fontsize": 9, "axes.edgecolor": INK,
@@ -50,7 +50,7 @@ LABELS = {
     "kl_deployed_per_response": "KL per response (nats)", "length": "length (tokens)", "terminated": "share ended by EOS",
     "distinct_1": "distinct-1", "distinct_2": "distinct-2", "msttr": "MSTTR", "entropy_2": "bigram entropy",
     "repetition": "repetition rate", "shared_5gram": "share sharing a 5-gram",
-    "objective/score": "score in training", "objective/kl": "sampled KL in training (nats/token)",
+    "objective/score": "score in training", "objective/kl": "sampled KL (nats/token)",
 }
 DECODINGS = {"plain": "both plain", "top_p": "both top-p", "own": "each its own"}
 
@@ -108,6 +108,7 @@ def learning_curves(curves: pd.DataFrame, table: pd.DataFrame) -> Figure:
                     axes[1, column].axhline(row.kl_target, color=row.color, linewidth=0.9, linestyle=":")
             axes[0, column].set_title(f"{NAME[algorithm]} (n = {n} seeds)")
             axes[1, column].set_xlabel("update")
+            axes[1, column].xaxis.set_major_locator(MaxNLocator(integer=True))
             _symlog(axes[1, column], "y", curves["objective/kl"])
             axes[1, column].legend(
                 *axes[0, column].get_legend_handles_labels(), loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2
@@ -126,48 +127,47 @@ def frontier(table: pd.DataFrame, decoding: str = "plain") -> Figure:
     the untrained model. Up is more reward, right is further from language as it was.
     """
     rows, look = _test(table, decoding), settings(table)
-    n = rows.seed.nunique()
+    n, trained = rows.seed.nunique(), look[look.updates > 0]
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(9.6, 5.0), layout="constrained")
+        figure = Figure(figsize=(9.6, 5.2), layout="constrained")
         axes = figure.subplots(1, 2, sharey=True)
         said = []
         for axis, metric in zip(axes, ("generation_log_perplexity", "kl_deployed")):
-            notes = []
+            mean = rows.groupby("condition")[[metric, "score"]].mean()
             for algorithm in NAME:
-                own = look[(look.algorithm == algorithm) & (look.updates > 0)]
-                mean = rows[rows.condition.isin(own.index)].groupby("condition")[[metric, "score"]].mean()
-                line = own[own.kl_target == 0].sort_values("kl_coef")
-                color, marker = ALGORITHM[algorithm], MARKER[algorithm]
-                axis.plot(mean.loc[line.index, metric], mean.loc[line.index, "score"], color=color, linewidth=1.2, alpha=0.8)
-                for condition, row in own.iterrows():
-                    seeds, face = rows[rows.condition == condition], "white" if row.kl_target else color
-                    axis.scatter(seeds[metric], seeds["score"], s=12, color=color, marker=marker, alpha=0.35, linewidths=0)
-                    x, y = mean.loc[condition, metric], mean.loc[condition, "score"]
-                    axis.scatter([x], [y], s=52, marker=marker, facecolor=face, edgecolor=color, linewidths=1.4, zorder=3)
-                    text = f"{row.kl_target:g}*" if row.kl_target else f"{row.kl_coef:g}"
-                    notes.append((x, y, text, color))
-                    if metric == "kl_deployed":
-                        said.append(f"{NAME[algorithm]} {row.label}: score {y:.2f} at KL {x:.2f}")
+                line = trained[(trained.algorithm == algorithm) & (trained.kl_target == 0)].sort_values("kl_coef")
+                axis.plot(mean.loc[line.index, metric], mean.loc[line.index, "score"], color=GREY, linewidth=1.1, linestyle=JOIN[algorithm])
+            for condition, row in trained.iterrows():
+                seeds, marker = rows[rows.condition == condition], MARKER[row.algorithm]
+                axis.scatter(seeds[metric], seeds["score"], s=13, color=row.color, marker=marker, alpha=0.4, linewidths=0)
+                face = "white" if row.kl_target else row.color
+                x, y = mean.loc[condition, metric], mean.loc[condition, "score"]
+                axis.scatter([x], [y], s=58, marker=marker, facecolor=face, edgecolor=row.color, linewidths=1.6, zorder=3)
+                if metric == "kl_deployed":
+                    said.append(f"{NAME[row.algorithm]} {row.label}: score {y:.2f} at KL {x:.2f}")
             for condition in look.index[look.updates == 0]:
                 zero = rows[rows.condition == condition]
-                axis.scatter(zero[metric], zero["score"], s=16, color=GREY, marker="x", linewidths=0.8, alpha=0.6)
-                axis.scatter(zero[metric].mean(), zero["score"].mean(), s=90, color=INK, marker="X", zorder=3)
+                axis.scatter(zero[metric], zero["score"], s=14, color=GREY, marker="x", linewidths=0.8, alpha=0.7)
+                axis.scatter([mean.loc[condition, metric]], [mean.loc[condition, "score"]], s=90, color=GREY, edgecolor="white", marker="X", zorder=3)
             axis.set_xlabel(LABELS[metric])
-            axis.margins(0.08)
-            _place(figure, axis, notes)
+        _symlog(axes[1], "x", rows["kl_deployed"])
         axes[0].set_ylabel(LABELS["score"])
         handles = [
-            Line2D([], [], color=ALGORITHM[a], marker=MARKER[a], label=f"{NAME[a]}, fixed β") for a in NAME if a in set(look.algorithm)
+            Line2D([], [], color=GREY, marker=MARKER[a], linestyle=JOIN[a], label=f"{NAME[a]}, joined along β")
+            for a in NAME if a in set(trained.algorithm)
         ]
-        if (look.kl_target > 0).any():
-            handles.append(Line2D([], [], color=GREY, marker="o", markerfacecolor="white", linestyle="", label="adaptive β (target*)"))
         if (look.updates == 0).any():
-            handles.append(Line2D([], [], color=INK, marker="X", linestyle="", label="zero-shot"))
-        figure.legend(handles=handles, loc="outside upper center", ncols=4)
-        shown = {"plain": "plain sampling for both", "top_p": "top-p sampling for both", "own": "each method's own decoding"}
+            handles.append(Line2D([], [], color=GREY, marker="X", linestyle="", markersize=8, label="zero-shot"))
+        ordered = trained.sort_values(["kl_target", "kl_coef"]).drop_duplicates(["label", "color"])
+        handles += [
+            Line2D([], [], color=r.color, marker="D", linestyle="", label=r.label, markerfacecolor="white" if r.kl_target else r.color)
+            for r in ordered.itertuples()
+        ]
+        figure.legend(handles=handles, loc="outside upper center", ncols=min(5, len(handles)))
+        shown = {"plain": "Plain sampling for both", "top_p": "Top-p sampling for both", "own": "Each method's own decoding"}
         _caption(
-            figure, f"{shown.get(decoding, decoding)}; n = {n} seeds (small points), large: their mean; numbers: β, or the KL target*. "
-            "Up: more reward. Right: further from the language the model started with. A better method lies up and left.",
+            figure, f"{shown.get(decoding, decoding)}. Small points: n = {n} seeds; large: their mean; open: adaptive β. Up: more reward. "
+            "Right: further from the language the model started with (KL axis linear up to 0.1, then logarithmic). A better method lies up and left.",
         )
     return _alt(figure, f"Score against log-perplexity and KL, {shown.get(decoding, decoding)}, {n} seeds. {'; '.join(said)}.")
 
@@ -187,7 +187,7 @@ def by_condition(table: pd.DataFrame, metrics: tuple[str, ...], title: str, note
                 if not len(values):
                     continue
                 found, color = mean_interval(values), look.loc[condition, "color"]
-                axis.scatter(values, np.full(len(values), place), s=12, color=color, alpha=0.45, linewidths=0)
+                axis.scatter(values, np.full(len(values), place + 0.27), s=9, color=color, alpha=0.55, linewidths=0)
                 if found.low is not None and n >= 3:
                     axis.plot([found.low, found.high], [place, place], color=color, linewidth=2)
                 face = "white" if look.loc[condition, "kl_target"] else color
@@ -275,9 +275,9 @@ def episode(episodes: list[tuple[str, dict]], columns: int = 96) -> Figure:
     layouts = [_lay_out(e["tokens"], columns) for _, e in episodes]
     height = [max(line for _, line, _, _ in layout) + 1 for layout in layouts]
     with mpl.rc_context({**STYLE, "axes.grid": False}):
-        inches = sum(0.95 + 3 * (0.2 * h + 0.26) for h in height) + 1.5
+        inches = sum(0.75 + 3 * (0.2 * h + 0.26) for h in height) + 1.2
         figure = Figure(figsize=(9.6, inches))
-        left, right, top = 0.085, 0.985, 1 - 0.1 / inches
+        left, right, top = 0.1, 0.985, 1 - 0.1 / inches
         scales = {key: _scale([v for _, e in episodes for v in e[key]]) for key, _ in rows}
         for (title, item), layout, lines in zip(episodes, layouts, height):
             figure.text(0.015, top - 0.2 / inches, f"{title}: score {item['score']:.2f}", fontsize=11, fontweight="bold")
@@ -301,7 +301,7 @@ def episode(episodes: list[tuple[str, dict]], columns: int = 96) -> Figure:
             top -= 0.33 / inches - 0.2 / inches
         for place, (key, name) in enumerate(rows):
             norm, cmap = scales[key]
-            bar = figure.add_axes((0.05 + 0.325 * place, 0.86 / inches, 0.26, 0.13 / inches))
+            bar = figure.add_axes((0.05 + 0.325 * place, 0.8 / inches, 0.26, 0.13 / inches))
             color_bar = figure.colorbar(mpl.cm.ScalarMappable(norm, cmap), cax=bar, orientation="horizontal")
             color_bar.set_ticks(_ends(norm))
             color_bar.ax.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.2g}"))
@@ -313,7 +313,7 @@ def episode(episodes: list[tuple[str, dict]], columns: int = 96) -> Figure:
             f"n = {len(episodes)} single episode{'s' if len(episodes) > 1 else ''}, one seed: an illustration, not a result. "
             "Blue is negative, red positive; the score is paid on the last token. Colours are comparable between episodes."
         )
-        figure.text(0.015, 0.1 / inches, textwrap.fill(text, 130), fontsize=9, color="#444444", va="bottom")
+        figure.text(0.015, 0.1 / inches, textwrap.fill(text, 140), fontsize=9, color="#444444", va="bottom")
     said = "; ".join(f"{title}: “{_plain(e['tokens'])}”, score {e['score']:.2f}" for title, e in episodes)
     return _alt(figure, f"Tokens of one episode coloured by reward, KL and advantage. {said}.")
 
@@ -424,38 +424,6 @@ def _symlog(axis: Axes, which: str, values: pd.Series) -> None:
     ticks = [t for t in (0, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100) if t <= max(highest, 0.1) * 1.1]
     getattr(axis, f"set_{which}ticks")(ticks, [f"{t:g}" for t in ticks])
     getattr(axis, f"{which}axis").set_minor_locator(NullLocator())
-
-
-def _place(figure: Figure, axis: Axes, notes: list[tuple[float, float, str, str]]) -> None:
-    """Write small labels near their points, each where it overlaps least with points and labels already there."""
-    FigureCanvasAgg(figure)
-    figure.draw_without_rendering()
-    points = [axis.transData.transform((x, y)) for x, y, _, _ in notes]
-    taken = [(p[0] - 5, p[1] - 5, p[0] + 5, p[1] + 5) for p in points]
-    scale = figure.dpi / 72
-    around = [(0, 9), (0, -9), (9, 7), (-9, 7), (9, -7), (-9, -7), (13, 0), (-13, 0), (0, 18), (0, -18), (18, 12), (-18, 12), (18, -12), (-18, -12)]
-    for (x, y, text, color), point in zip(notes, points):
-        wide, tall = (3 * len(text) + 1) * scale, 5.5 * scale
-        best = None
-        for dx, dy in around:
-            side = 0 if dx == 0 else np.sign(dx) * wide
-            cx, cy = point[0] + dx * scale * 0.6 + side * 0.7, point[1] + dy * scale
-            box = (cx - wide, cy - tall, cx + wide, cy + tall)
-            clash = sum(_overlap(box, other) for other in taken) + 0.02 * np.hypot(dx, dy)
-            if best is None or clash < best[0] - 1e-9:
-                best = (clash, box, cx, cy)
-        taken.append(best[1])
-        offset = ((best[2] - point[0]) / scale, (best[3] - point[1]) / scale)
-        note = axis.annotate(
-            text, (x, y), offset, textcoords="offset points", ha="center", va="center", fontsize=9, color=color,
-            annotation_clip=False,
-        )
-        note.set_path_effects([patheffects.withStroke(linewidth=2.5, foreground="white")])
-        note.set_in_layout(False)
-
-
-def _overlap(a: tuple, b: tuple) -> float:
-    return max(0.0, min(a[2], b[2]) - max(a[0], b[0])) * max(0.0, min(a[3], b[3]) - max(a[1], b[1]))
 
 
 def _shown(token: str) -> str:

@@ -16,6 +16,7 @@ import json
 import os
 import re
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,9 @@ def assignments(source: str) -> dict[str, Any]:
     """Name -> value of the lines `name = literal` in a cell (an annotation may stand between); others are left out."""
     found = {}
     for node in ast.parse(source).body:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
         if len(targets) == 1 and isinstance(targets[0], ast.Name) and node.value is not None:
             try:
                 found[targets[0].id] = ast.literal_eval(node.value)
@@ -52,11 +55,15 @@ def check_values(given: dict[str, Any], defaults: dict[str, Any], where: str) ->
         if name not in defaults:
             near = difflib.get_close_matches(name, defaults, 1, 0.5)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ParameterError(f"{where}: unknown parameter {name!r}{hint} (parameters: {', '.join(defaults) or 'none'})")
+            raise ParameterError(
+                f"{where}: unknown parameter {name!r}{hint} (parameters: {', '.join(defaults) or 'none'})"
+            )
         kind = type(defaults[name])
         fits = kind is type(None) or type(value) is kind or (kind is float and type(value) is int)
         if not fits:
-            raise ParameterError(f"{where}: parameter {name!r}: expected {kind.__name__}, e.g. {defaults[name]!r}; found {value!r}")
+            raise ParameterError(
+                f"{where}: parameter {name!r}: expected {kind.__name__}, e.g. {defaults[name]!r}; found {value!r}"
+            )
 
 
 def check_parameters(cells: list[str]) -> dict[str, Any]:
@@ -75,7 +82,9 @@ def check_parameters(cells: list[str]) -> dict[str, Any]:
     at = places[-1]
     own = cells[at - 1] if at else ""
     if not own.strip():
-        raise ParameterError("this notebook has no cell tagged `parameters`: its own values would replace the ones given")
+        raise ParameterError(
+            "this notebook has no cell tagged `parameters`: its own values would replace the ones given"
+        )
     given = assignments(cells[at])
     check_values(given, assignments(own), "this notebook")
     return given
@@ -96,7 +105,9 @@ def parameters_of(notebook: Any, where: str) -> dict[str, Any]:
         raise ParameterError(f"{where}: expected one cell tagged `parameters`, found {len(tagged)}")
     source = "".join(tagged[0]["source"]) if tagged else ""
     if source.strip().partition("\n")[0].strip() == INJECTED:
-        raise ParameterError(f"{where}: the cell tagged `parameters` must not begin with {INJECTED!r}: papermill's own does")
+        raise ParameterError(
+            f"{where}: the cell tagged `parameters` must not begin with {INJECTED!r}: papermill's own does"
+        )
     return assignments(source)
 
 
@@ -195,7 +206,8 @@ def run(source: str, target: str, given: dict[str, str], html: str = "") -> int:
 
     logging.getLogger("papermill").setLevel(logging.WARNING)
     Path(target).parent.mkdir(parents=True, exist_ok=True)
-    config = Config(KernelManager={"transport": "ipc"})
+    sockets = tempfile.TemporaryDirectory(prefix="nb-", ignore_cleanup_errors=True)  # of this run alone
+    config = Config(KernelManager={"transport": "ipc", "ip": f"{sockets.name}/k"})
     failed = None
     partial = Path(target).with_name(f".{Path(target).name}.{os.getpid()}.tmp.ipynb")  # papermill saves as it goes
     try:
@@ -207,6 +219,7 @@ def run(source: str, target: str, given: dict[str, str], html: str = "") -> int:
         failed, executed = error, nbformat.read(partial, as_version=4)
     finally:
         partial.unlink(missing_ok=True)
+        sockets.cleanup()
     scrub(executed)
     atomic_write(target, nbformat.writes(executed) + "\n")
     if failed is not None:

@@ -20,8 +20,16 @@ import torch
 from torch import Tensor, nn
 
 from .checkpoint import pack, unpack
-from .runs import atomic_json, fingerprint_inputs, keyed_folder, load_state, package_files, publish, save_state
-from .runs import writer_lock
+from .runs import (
+    atomic_json,
+    fingerprint_inputs,
+    keyed_folder,
+    load_state,
+    package_files,
+    publish,
+    save_state,
+    writer_lock,
+)
 from .seeds import stream
 
 END, PAD, UNKNOWN = "<eos>", "<pad>", "<unk>"
@@ -72,7 +80,7 @@ def train_tokenizer(texts: Sequence[str] = (), kind: str = "word", vocabulary: i
     elif kind == "bpe":
         least = 256 + len(specials)
         if vocabulary < least:
-            raise ValueError(f"language_model.vocabulary: expected at least {least} for byte-level BPE, got {vocabulary}")
+            raise ValueError(f"language_model.vocabulary: byte-level BPE needs at least {least}, got {vocabulary}")
         inner = Tokenizer(models.BPE())
         inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         inner.decoder = decoders.ByteLevel()
@@ -239,7 +247,10 @@ def _epoch(length: int, rows: int, size: int, seed: int, epoch: int) -> tuple[in
 
 
 def optimizer_step(model: nn.Module, optimizer, loss: Tensor, settings, step: int, steps: int) -> float:
-    """Backward, clip, step at the schedule's rate; returns the loss, NaN (and no step) if it or the gradient is not finite."""
+    """Backward, clip, step at the schedule's rate; returns the loss.
+
+    Where loss or gradient is not finite it returns NaN or infinity and leaves the weights as they are.
+    """
     loss.backward()
     norm = nn.utils.clip_grad_norm_(model.parameters(), getattr(settings, "max_grad_norm", 1.0))
     value = float(loss.detach()) + 0.0 * float(norm)
@@ -318,16 +329,18 @@ def save(folder: str | Path, model, tokenizer, card: str) -> None:
 def build(params, draw: int, data_folder: str | Path, out: str | Path, scratch: str | Path) -> dict:
     """Make the models of one draw and return what ``models.json`` in ``out`` holds.
 
-    out/policy and out/evaluator: language models on disjoint reviews, one tokenizer; out/reward: a sentiment classifier;
-    out/judge: see ``classify.load_judge``. ``bring.model`` / ``bring.reward`` are recorded, not copied or trained
-    (``locate`` finds them); a brought model is also the evaluator, because a score per token needs one tokenizer.
+    out/policy and out/evaluator: language models on disjoint reviews, one tokenizer; out/reward: a sentiment
+    classifier; out/judge: see ``classify.load_judge``. What ``bring.model`` and ``bring.reward`` name is recorded, not
+    copied or trained (``locate`` finds it); a brought model is also the evaluator, because a score per token needs one
+    tokenizer.
     params: rlnlp.config.Params; data_folder: as ``data.build`` leaves it; scratch: where states and finished parts
     live, keyed by all that decides them, so that a kill or a change costs only what depends on it.
-    Raises DataError for missing parts, TrainingError.
+    Raises TrainingError, at once where the data folder lacks the texts that a model would be trained on.
     """
     torch.set_num_threads(params.threads)
     work = Path(scratch) / f"models_draw{draw}"
     make = _Draw(params, draw, Path(data_folder), work)
+    make.check()
     done = {"policy": make.language_model("policy"), "reward": make.reward(), "judge": make.judge()}
     done["evaluator"] = make.language_model("evaluator")
     facts = {"draw": draw, **{name: json.loads((done[name] / "facts.json").read_text()) for name in PARTS}}
@@ -361,20 +374,34 @@ def loss_curve(models_folder: str | Path, part: str) -> list[tuple[int, float]]:
     return [tuple(point) for point in json.loads(path.read_text())] if path.is_file() else []
 
 
+def guessing_loss(facts: dict) -> float:
+    """Loss in nats of a model that knows nothing: log of the vocabulary, or of two classes where there is none."""
+    return math.log(facts.get("vocabulary", 2))
+
+
 class _Draw:
     """The steps of ``build``: each returns the finished folder of a part, from scratch if it is there already."""
 
     def __init__(self, params, draw: int, data: Path, work: Path):
         self.params, self.draw, self.data, self.work = params, draw, data, work
 
+    def check(self) -> None:
+        """Raises TrainingError if something that is to be trained here has no texts."""
+        needed = {"bring.model": ("language_model", "evaluator", "language_model_validation")}
+        needed["bring.reward"] = ("reward", "reward_validation")
+        for setting, files in needed.items():
+            missing = [f"{file}.jsonl" for file in files if not (self.data / f"{file}.jsonl").is_file()]
+            if missing and not getattr(self.params.bring, setting.removeprefix("bring.")):
+                raise TrainingError(
+                    f"{self.data}: no {', '.join(missing)} to train on (task {self.params.task.name}); set {setting}"
+                )
+
     def _part(self, name: str, settings: Sequence[str], files: Sequence[str], module: str, train: Callable) -> Path:
-        others = {"rlnlp.pretrain", "rlnlp.classify", "rlnlp.ngram"} - {module}
-        code = package_files(module, without=("rlnlp.config", "rlnlp.data", *others))
-        inputs = fingerprint_inputs(
-            {"part": name, "draw": self.draw, **self.params.pick("task.name", "device", "threads", *settings)},
-            code, [],
-        )
-        inputs |= fingerprint_inputs({}, [self.data / f"{file}.jsonl" for file in files])
+        # not followed: what only hands over values and rows, hashed themselves (config, data), and the other kind's code
+        other = "rlnlp.classify" if module == "rlnlp.pretrain" else "rlnlp.ngram"
+        code = package_files(module, without=("rlnlp.config", "rlnlp.data", other))
+        values = {"part": name, "draw": self.draw, **self.params.pick("task.name", "device", "threads", *settings)}
+        inputs = fingerprint_inputs(values, [*code, *(self.data / f"{file}.jsonl" for file in files)])
         folder = keyed_folder(self.work / name, inputs)
         with writer_lock(folder):
             if not (folder / "finished").is_dir():
@@ -401,10 +428,13 @@ class _Draw:
         if source := self.params.bring.model:
             return self._brought(name, source)
         text_part = {"policy": "language_model", "evaluator": "evaluator"}[name]
-        files = sorted({"language_model", text_part, "language_model_validation"})
+        files = sorted({text_part, "language_model_validation", *self._tokenizer_files()})
         return self._part(name, ["language_model"], files, "rlnlp.pretrain", lambda fresh, folder: (
             self._train_language_model(name, text_part, fresh, folder)
         ))
+
+    def _tokenizer_files(self) -> list[str]:
+        return [] if self.params.language_model.tokenizer == "word" else ["language_model"]
 
     def tokenizer(self):
         """The draw's tokenizer: learned from the policy's training text."""
@@ -450,7 +480,7 @@ class _Draw:
         """The sentiment classifier whose probability is the reward."""
         if source := self.params.bring.reward:
             return self._brought("reward", source)
-        files = ["reward", "reward_validation"] + (["language_model"] if not self.params.bring.model else [])
+        files = ["reward", "reward_validation"] + ([] if self.params.bring.model else self._tokenizer_files())
         settings = ["reward_model", "language_model.tokenizer", "language_model.vocabulary", "bring.model"]
         return self._part("reward", settings, files, "rlnlp.classify", self._train_reward)
 
@@ -478,8 +508,8 @@ class _Draw:
         return facts, curve
 
     def judge(self) -> Path:
-        """A scorer that no policy is trained on."""
-        files = ["reward_validation"] + (["judge"] if (self.data / "judge.jsonl").is_file() else [])
+        """A scorer that no policy is trained on; only facts.json where the task has no labelled reviews."""
+        files = [file for file in ("judge", "reward_validation") if (self.data / f"{file}.jsonl").is_file()]
         return self._part("judge", [], files, "rlnlp.classify", self._train_judge)
 
     def _train_judge(self, fresh: Path, folder: Path):
@@ -489,6 +519,8 @@ class _Draw:
         grammar = self.params.task.name == "generated_reviews"
         if grammar:
             save_grammar_judge(fresh)
+        elif not (self.data / "judge.jsonl").is_file():
+            return {"kind": "none"}, None
         else:
             texts, labels = load_labelled(self.data, "judge")
             train_judge(texts, labels).save(fresh)
@@ -503,5 +535,6 @@ def _card(params, draw: int, name: str, facts: dict) -> str:
         "evaluator": "Language model for perplexity of generations; trained on reviews that the policy's has not seen.",
         "reward": "Sentiment classifier; its probability of 'positive' is the reward. Easy to fool, on purpose.",
     }[name]
-    lines = "\n".join(f"- {key}: {round(value, 4) if isinstance(value, float) else value}" for key, value in facts.items())
-    return f"# rlnlp {name}, task {params.task.name}, draw {draw}\n\n{what}\nTrained from scratch by rlnlp.\n\n{lines}\n"
+    lines = "\n".join(f"- {k}: {round(v, 4) if isinstance(v, float) else v}" for k, v in facts.items())
+    title = f"# rlnlp {name}, task {params.task.name}, draw {draw}"
+    return f"{title}\n\n{what}\nTrained from scratch by rlnlp.\n\n{lines}\n"

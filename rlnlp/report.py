@@ -272,10 +272,12 @@ def verdict(results: Results) -> tuple[str, dict]:
     gaps = missing(results)
     lines = [_paragraph(results, effects, overall, reached, compared, pairs)]
     lines += [_published_line(a) for a in results.params.kl_report.pairs]
-    chosen = [p for p in pairs if p["kind"] != "equal kl_coef"]
-    if chosen and (chosen[0]["ppo"], chosen[0]["nlpo"]) not in {(p["ppo"], p["nlpo"]) for p in _headline(pairs, results)[:1]}:
-        note = f" ({chosen[0]['note']})" if chosen[0]["note"] else ""
-        lines.append(f"**With each one's own β.**{note} {_attribution(compared, chosen[0])}")
+    for pair in _headline(pairs, results)[1:]:
+        note = f" ({pair['note']})" if pair["note"] else ""
+        lines.append(f"**With each one's own β.**{note} {_attribution(compared, pair)}")
+    if any(p["kind"] != "equal kl_coef" for p in pairs) and len(_headline(pairs, results)) == 1:
+        note = next(p["note"] for p in pairs if p["kind"] != "equal kl_coef")
+        lines.append(f"**With each one's own β.** Validation chose the same pair{f' ({note})' if note else ''}.")
     if gaps:
         lines.append("**Not in this report.** " + " ".join(gaps))
     lines.append(
@@ -303,13 +305,19 @@ def details(results: Results) -> str:
 
 
 def _overall(effects: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """algorithm -> claim -> verdict; a claim on several metrics holds only if each does, fails if any does."""
+    """algorithm -> claim -> verdict; a claim on several metrics holds only if each does, fails if any does.
+
+    Where no test is made, the direction of the means is added.
+    """
     found: dict[str, dict[str, str]] = {}
     for (algorithm, claim), rows in effects.groupby(["algorithm", "claim"], sort=False) if len(effects) else ():
         words = set(rows.verdict)
         word = next((w for w in (stats.FEW, stats.FAILS) if w in words), None) or (
             stats.HOLDS if words == {stats.HOLDS} else stats.INCONCLUSIVE
         )
+        if word == stats.FEW:
+            claimed = [(d > 0) == (way == "greater") for d, way in zip(rows.difference, rows.direction)]
+            word += ": as claimed" if all(claimed) else ": mixed" if any(claimed) else ": against the claim"
         found.setdefault(algorithm, {})[claim] = word
     return found
 
@@ -388,11 +396,18 @@ def _attribution(compared: pd.DataFrame, pair: dict) -> str:
 
 
 def _headline(pairs: list[dict], results: Results) -> list[dict]:
-    """The pairs told in words: the equal kl_coef of the default arms (else the first above 0), and the chosen pair."""
+    """The pairs told first: the equal kl_coef of the default arms (else the first above 0), and the chosen pair."""
     equal = [p for p in pairs if p["kind"] == "equal kl_coef"]
     named = {name for pair in results.params.kl_report.pairs.values() for name in pair[1:]}
     equal.sort(key=lambda p: (-len(named & {p["ppo"], p["nlpo"]}), p["ppo_kl_coef"] == 0))
-    return equal[:1] + [p for p in pairs if p["kind"] != "equal kl_coef"]
+    first = equal[:1]
+    same = [(p["ppo"], p["nlpo"]) for p in first]
+    return first + [p for p in pairs if p["kind"] != "equal kl_coef" and (p["ppo"], p["nlpo"]) not in same]
+
+
+def headline(results: Results) -> list[dict]:
+    """At most two pairs of `method_pairs`: the equal kl_coef told first, and the chosen pair if it is another one."""
+    return _headline(method_pairs(results), results)
 
 
 def _of(compared: pd.DataFrame, pair: dict) -> pd.DataFrame:
@@ -409,10 +424,7 @@ def _named(pair: dict, sentence: bool = False) -> str:
 
 
 def summary(results: Results, decoding: str = "plain") -> pd.DataFrame:
-    """Mean and 95 % t interval over seeds of each metric: a row per condition and metric (tidy), test split.
-
-    iqm, iqm_low, iqm_high: interquartile mean with its BCa bootstrap interval, for `score` only.
-    """
+    """Mean and 95 % t interval over seeds of each metric: a row per condition and metric (tidy), test split."""
     rows = []
     for condition in results.params.kl_report.conditions:
         for metric in SUMMARY:
@@ -420,10 +432,9 @@ def summary(results: Results, decoding: str = "plain") -> pd.DataFrame:
             if values is None:
                 continue
             found = stats.mean_interval(values)
-            row = {"condition": condition, "metric": metric, "n": found.n, "mean": found.estimate, "low": found.low, "high": found.high}
-            middle = stats.bootstrap(values) if metric == "score" else None
-            row |= {"iqm": middle and middle.estimate, "iqm_low": middle and middle.low, "iqm_high": middle and middle.high}
-            rows.append(row)
+            rows.append({
+                "condition": condition, "metric": metric, "n": found.n, "mean": found.estimate, "low": found.low, "high": found.high,
+            })
     return pd.DataFrame(rows)
 
 
@@ -485,12 +496,18 @@ def methods_table(results: Results) -> pd.DataFrame:
 
 
 def metrics_json(results: Results) -> dict[str, float]:
-    """Flat numbers for `dvc metrics show`: <condition>.<metric>.mean|low|high and effect.<algorithm>.<metric>."""
+    """Flat numbers for `dvc metrics show`: <condition>.<metric>.mean|low|high, effect_of_no_kl.<algorithm>.<metric>.*.
+
+    low, high: 95 % t interval; <condition>.score.iqm*: interquartile mean and its BCa bootstrap interval.
+    """
     flat: dict[str, float] = {"seeds": len(results.seeds)}
     for row in summary(results).itertuples():
         if row.metric in ("score", "judge", "generation_log_perplexity", "human_log_perplexity", "kl_deployed", "distinct_2"):
             for part in ("mean", "low", "high"):
                 flat[f"{row.condition}.{row.metric}.{part}"] = getattr(row, part)
+        if row.metric == "score":
+            middle = stats.bootstrap(results.values(row.condition, "score"))
+            flat |= {f"{row.condition}.score.iqm{p}": v for p, v in (("", middle.estimate), ("_low", middle.low), ("_high", middle.high))}
     for row in kl_effects(results).itertuples():
         for part in ("difference", "low", "high", "p_permutation"):
             flat[f"effect_of_no_kl.{row.algorithm}.{row.metric}.{part}"] = getattr(row, part)

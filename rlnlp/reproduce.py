@@ -80,7 +80,9 @@ class Job:
 class Scheduler:
     """Runs the stages of one dvc.yaml. needs: stage -> stages it needs; changed: those that DVC found changed."""
 
-    def __init__(self, folder: Path, scratch: Path, needs: dict[str, set[str]], changed: set[str], jobs: int, every: float = 30):
+    def __init__(
+        self, folder: Path, scratch: Path, needs: dict[str, set[str]], changed: set[str], jobs: int, every: float = 30
+    ):
         self.folder, self.logs, self.needs, self.jobs, self.every = folder, scratch / "logs", needs, jobs, every
         self.dirty, self.done, self.failed = set(changed), set(), set()
         self.waiting, self.running = dict(needs), []
@@ -116,7 +118,9 @@ class Scheduler:
             while True:
                 while len(self.running) < self.jobs and (stage := self.next_stage()):
                     log = self.logs / f"{stage}.log"
-                    self.running.append(Job(stage, start([*REPRO, "-s", stage], self.folder, log), log, time.monotonic()))
+                    self.running.append(
+                        Job(stage, start([*REPRO, "-s", stage], self.folder, log), log, time.monotonic())
+                    )
                     del self.waiting[stage]
                     self.say(f"{stage} started")
                     told = time.monotonic()
@@ -187,7 +191,10 @@ def reproduce(folder: Path, scratch: Path, jobs: int = 2, every: float = 30, che
     logs, began = scratch / "logs", time.monotonic()
     with writer_lock(scratch / "reproduce", wait_s=0):
         values = {"config": ["rlnlp.config", "check", "params.yaml", str(scratch / "checked.txt")]} if check else {}
-        status, dag = {"status": ["dvc", "-q", "status", "--json", "dvc.yaml"]}, {"dag": ["dvc", "dag", "--dot", "dvc.yaml"]}
+        status, dag = (
+            {"status": ["dvc", "-q", "status", "--json", "dvc.yaml"]},
+            {"dag": ["dvc", "dag", "--dot", "dvc.yaml"]},
+        )
         said = ask({**values, **status, **dag}, folder, logs)
         needs, changed = read_graph(said["dag"]), changes(said["status"])
         light = [s for s in needs if kind(s) in LIGHT]
@@ -195,13 +202,21 @@ def reproduce(folder: Path, scratch: Path, jobs: int = 2, every: float = 30, che
             ask({"light": [*REPRO, "-s", *light]}, folder, logs)
             changed = changes(ask(status, folder, logs)["status"])
         if not changed:
-            print(f"nothing changed: all {len(needs)} stages are up to date ({clock(time.monotonic() - began)})", flush=True)
+            print(
+                f"nothing changed: all {len(needs)} stages are up to date ({clock(time.monotonic() - began)})",
+                flush=True,
+            )
             return True
         scheduler = Scheduler(folder, scratch, needs, changed, jobs, every)
         count = len(scheduler.affected())
-        print(f"{count} of {len(needs)} stages to look at, {jobs} side by side; logs in {os.path.relpath(logs)}", flush=True)
+        print(
+            f"{count} of {len(needs)} stages to look at, {jobs} side by side; logs in {os.path.relpath(logs)}",
+            flush=True,
+        )
         if not scheduler.run():
-            print(f"FAILED: {', '.join(sorted(scheduler.failed))}. Mend it and type the same command: finished work is kept.")
+            print(
+                f"FAILED: {', '.join(sorted(scheduler.failed))}. Mend it and type the same command: finished work is kept."
+            )
             return False
         ask({"all": [*REPRO, "dvc.yaml"]}, folder, logs)  # DVC has the last word
         print(f"done in {clock(time.monotonic() - began)}", flush=True)
@@ -210,7 +225,9 @@ def reproduce(folder: Path, scratch: Path, jobs: int = 2, every: float = 30, che
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m rlnlp.reproduce", description=__doc__.partition("\n")[0])
-    parser.add_argument("profile", nargs="?", default="mini", help="mini (top level) or the name of a folder in profiles/")
+    parser.add_argument(
+        "profile", nargs="?", default="mini", help="mini (top level) or the name of a folder in profiles/"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="stages side by side, one thread each")
     parser.add_argument("--root", type=Path, default=Path("."), help="folder of the repository")
     parser.add_argument("--tied", action="store_true", help="end when the process that started this one ends (make)")

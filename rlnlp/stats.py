@@ -58,13 +58,13 @@ class Paired:
     p_t: float | None
 
 
-def iqm(values: Sequence[float]) -> float:
+def iqm(values: Sequence[float], axis: int = -1) -> float:
     """Interquartile mean: the mean without the lowest and highest quarter (Agarwal et al. 2021, arXiv:2108.13264).
 
-    values [n], one per seed; floor(n / 4) values are dropped at each end, as in rliable. Limits: n < 4 gives the mean;
-    equal values give that value.
+    values [n], one per seed (or more dimensions, with axis); floor(n / 4) values are dropped at each end, as in rliable.
+    Limits: n < 4 gives the mean; equal values give that value.
     """
-    return float(stats.trim_mean(_finite(values), 0.25))
+    return stats.trim_mean(np.asarray(values, dtype=float), 0.25, axis=axis)
 
 
 def mean_interval(values: Sequence[float], alpha: float = ALPHA) -> Interval:
@@ -80,13 +80,13 @@ def mean_interval(values: Sequence[float], alpha: float = ALPHA) -> Interval:
 
 
 def bootstrap(
-    *strata: Sequence[float], statistic: Callable[[np.ndarray], float] = iqm, alpha: float = ALPHA,
+    *strata: Sequence[float], statistic: Callable[..., float] = iqm, alpha: float = ALPHA,
     method: Literal["percentile", "BCa"] = "BCa", resamples: int = 2000, seed: int = 0,
 ) -> Interval:
     """Bootstrap interval of a statistic over seeds, stratified: each stratum (task, say) is resampled on its own and
     the statistic is of all values together (rliable's stratified bootstrap). scipy.stats.bootstrap does the work.
 
-    strata: one or more [n_i]. The same seed gives the same interval. Limits: equal values give width 0; strata of one
+    strata: one or more [n_i]; statistic: (array, axis=...) -> array without that axis. The same seed gives the same interval. Limits: equal values give width 0; strata of one
     seed each give no interval. With few seeds (n < 10) such intervals are too short: the t interval is the one decided on.
     """
     samples = [_finite(s) for s in strata]
@@ -99,8 +99,8 @@ def bootstrap(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # BCa of a statistic that the jackknife does not move; handled below
         found = stats.bootstrap(
-            samples, lambda *parts: statistic(np.concatenate(parts)), n_resamples=resamples, vectorized=False,
-            confidence_level=1 - alpha, method=method, rng=np.random.default_rng(seed),
+            samples, lambda *parts, axis: statistic(np.concatenate(parts, axis=axis), axis=axis), n_resamples=resamples,
+            vectorized=True, confidence_level=1 - alpha, method=method, rng=np.random.default_rng(seed),
         ).confidence_interval
     if not np.isfinite([found.low, found.high]).all():
         return bootstrap(

@@ -11,8 +11,8 @@ OFFLINE = {
 os.environ.update(OFFLINE)
 os.environ.pop("RLNLP_MIRROR", None)  # a test that wants a mirror makes one
 
-import pytest  # noqa: E402
-import torch  # noqa: E402
+import pytest
+import torch
 
 torch.set_num_threads(1)
 

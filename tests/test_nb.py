@@ -47,7 +47,11 @@ def no_prctl(monkeypatch):
 
 
 def test_good_parameters_pass_and_tie_the_kernel_to_its_parent(no_prctl):
-    assert check_parameters(["", OWN, given("draw = 3", "rate = 1", "other = 'y'"), "check"]) == {"draw": 3, "rate": 1, "other": "y"}
+    assert check_parameters(["", OWN, given("draw = 3", "rate = 1", "other = 'y'"), "check"]) == {
+        "draw": 3,
+        "rate": 1,
+        "other": "y",
+    }
     assert no_prctl == [1]
 
 
@@ -89,7 +93,13 @@ def test_one_parameters_cell(tmp_path):
 
 
 def test_command_line_values_are_typed_by_the_default():
-    assert [typed("3", 0), typed("3", "x"), typed("1e-4", 0.1), typed("true", True), typed("[1, 2]", None)] == [3, "3", 1e-4, True, [1, 2]]
+    assert [typed("3", 0), typed("3", "x"), typed("1e-4", 0.1), typed("true", True), typed("[1, 2]", None)] == [
+        3,
+        "3",
+        1e-4,
+        True,
+        [1, 2],
+    ]
     assert typed("abc", 0) == "abc"  # refused by the check
 
 
@@ -121,7 +131,9 @@ def test_saving_a_notebook_does_not_change_its_stripped_copy(tmp_path):
 
 
 def nb(*words: str, cwd: Path) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "rlnlp.nb", *words], cwd=cwd, capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-m", "rlnlp.nb", *words], cwd=cwd, capture_output=True, text=True, timeout=120
+    )
 
 
 CHECK = "from rlnlp.nb import check_parameters; check_parameters(In)"
@@ -144,21 +156,26 @@ def executed(tmp_path_factory):
     return folder / "out", first
 
 
+@pytest.mark.xdist_group("executed")
 def test_the_same_result_has_the_same_bytes(executed):
     out, _ = executed
     assert (out / "a.ipynb").read_bytes() == (out / "b.ipynb").read_bytes()
     assert sorted(p.name for p in out.iterdir()) == ["a.html", "a.ipynb", "b.ipynb"]
     text = (out / "a.ipynb").read_text()
     assert "draw 3 <object object>" in text and "papermill" not in json.loads(text)["metadata"]
-    assert "0x" not in text and "steps" not in [line for c in json.loads(text)["cells"] for line in c.get("outputs", [])]
+    assert "0x" not in text and "steps" not in [
+        line for c in json.loads(text)["cells"] for line in c.get("outputs", [])
+    ]
     assert "widget-view" not in text and "iopub" not in text
 
 
+@pytest.mark.xdist_group("executed")
 def test_progress_shows_as_text_while_it_runs(executed):
     _, done = executed
     assert re.search(r"steps: 100%\|", done.stderr) and "draw 3" in done.stdout
 
 
+@pytest.mark.xdist_group("executed")
 def test_the_page_needs_no_network(executed):
     page = (executed[0] / "a.html").read_text()
     assert "iVBORw0KGgo" in page
@@ -185,7 +202,9 @@ def test_a_failing_cell_is_the_last_thing_said(tmp_path):
 def test_killing_the_runner_ends_the_kernel(tmp_path):
     beat = "import os, time, pathlib\nfor i in range(600):\n    pathlib.Path('beat').write_text(f'{os.getpid()} {i}')\n    time.sleep(0.1)"
     write(tmp_path / "a.ipynb", "draw = 0", CHECK, beat)
-    runner = subprocess.Popen([sys.executable, "-m", "rlnlp.nb", "run", "a.ipynb", "o.ipynb", "-p", "draw", "1"], cwd=tmp_path)
+    runner = subprocess.Popen(
+        [sys.executable, "-m", "rlnlp.nb", "run", "a.ipynb", "o.ipynb", "-p", "draw", "1"], cwd=tmp_path
+    )
     try:
         deadline = time.monotonic() + 60
         while not ((tmp_path / "beat").exists() and (tmp_path / "beat").read_text()) and time.monotonic() < deadline:
@@ -201,6 +220,8 @@ def test_killing_the_runner_ends_the_kernel(tmp_path):
         last = (tmp_path / "beat").read_text()
         time.sleep(0.5)
         assert (tmp_path / "beat").read_text() == last
+        # a later run in this folder must not meet its sockets
+        assert sorted(p.name for p in tmp_path.iterdir() if "ipc" in p.name) == []
     finally:
         runner.kill()
 

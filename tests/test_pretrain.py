@@ -50,7 +50,10 @@ def same_weights(a, b):
 
 # tokenizers ----------------------------------------------------------------------------------------------------------
 
-ODD = ["Plain text.", "  two  blanks ", "naïve café \u2014 10/10 <br /> \x96", "日本語 🙂", "tab\tand\nline", "it's n't 's", ""]
+ODD = [
+    "Plain text.", "  two  blanks ", "naïve café \u2014 10/10 <br /> \x96", "日本語 🙂", "tab\tand\nline", "it's n't 's",
+    "",
+]
 
 
 def test_bpe_round_trip_offline(tmp_path, texts):
@@ -215,7 +218,9 @@ def test_same_formula_as_gpt2s_activation():
 
 def test_classifier_learns_resumes_and_ignores_padding(tmp_path, reviews, tokenizer, monkeypatch):
     texts, labels = [r.text for r in reviews], [r.label for r in reviews]
-    train = dict(texts=texts[:1000], labels=labels[:1000], tokenizer=tokenizer, settings=REWARD, seed=0)
+    train = {
+        "texts": texts[:1000], "labels": labels[:1000], "tokenizer": tokenizer, "settings": REWARD, "seed": 0,
+    }
     whole, curve = classify.train_classifier(**train)
     assert classify.accuracy(whole, tokenizer, texts[1000:], labels[1000:], 48) > 0.65
     assert whole.config.id2label == {0: "negative", 1: "positive"}
@@ -296,10 +301,11 @@ def small(tmp_path_factory):
     from rlnlp import data
 
     folder = tmp_path_factory.mktemp("build")
-    sizes = dict(
-        language_model_reviews=60, language_model_validation_reviews=10, evaluator_reviews=60, reward_reviews=80,
-        reward_validation_reviews=40, judge_reviews=40, train_prompts=20, validation_prompts=10, test_prompts=10,
-    )
+    sizes = {
+        "language_model_reviews": 60, "language_model_validation_reviews": 10, "evaluator_reviews": 60,
+        "reward_reviews": 80, "reward_validation_reviews": 40, "judge_reviews": 40, "train_prompts": 20,
+        "validation_prompts": 10, "test_prompts": 10,
+    }
     changes = {f"task.{k}": v for k, v in sizes.items()}
     changes |= {"language_model.steps": 5, "language_model.batch_size": 2, "reward_model.epochs": 1}
     changes |= {"language_model.width": 32, "reward_model.width": 32}
@@ -366,7 +372,7 @@ def test_brought_models_are_not_trained(tmp_path, small, monkeypatch):
     model = pretrain.new_language_model(pretrain.train_tokenizer(), TINY, 0)
     pretrain.save(tmp_path / "mine", model, pretrain.train_tokenizer(), "mine")
     (tmp_path / "score.py").write_text("def score(*a): return 0\n")
-    bring = dict(model=str(tmp_path / "mine"), reward=f"{tmp_path}/score.py:score")
+    bring = {"model": str(tmp_path / "mine"), "reward": f"{tmp_path}/score.py:score"}
     brought = params.replace(bring=bring)
     brought._path = params._path
     names = trained(monkeypatch)
@@ -378,3 +384,31 @@ def test_brought_models_are_not_trained(tmp_path, small, monkeypatch):
     assert pretrain.loss_curve(tmp_path / "models", "policy") == []
 
 
+def test_prompts_alone_need_a_model_and_a_reward(tmp_path, small):
+    """A folder of prompts only (task csv): what is missing is named; with both brought it works, without a judge."""
+    params, data_folder, scratch = small
+    prompts = tmp_path / "prompts"
+    prompts.mkdir()
+    shutil.copy(data_folder / "prompts_test.jsonl", prompts)
+
+    def csv(**bring):
+        changed = params.replace(bring=bring, task=params.task.replace(name="csv"))
+        changed._path = params._path
+        return pretrain.build(changed, 1, prompts, tmp_path / "models", scratch)
+
+    with pytest.raises(pretrain.TrainingError, match=r"no language_model.jsonl, .*task csv.*set bring.model"):
+        csv(reward="a.py:f")
+    with pytest.raises(pretrain.TrainingError, match=r"no reward.jsonl, .*set bring.reward"):
+        csv(model="mine")
+    assert csv(model="mine", reward="a.py:f")["judge"] == {"kind": "none"}
+    assert not (tmp_path / "models" / "judge" / "judge.json").exists()
+
+
+def test_real_task_trains_a_linear_judge(tmp_path, small):
+    """Any task but the generated one gets the TF-IDF judge, trained on judge.jsonl."""
+    params, data_folder, scratch = small
+    changed = params.replace(task=params.task.replace(name="imdb"))
+    changed._path = params._path
+    facts = pretrain.build(changed, 1, data_folder, tmp_path / "models", scratch)
+    assert facts["judge"]["kind"] == "tfidf"
+    assert isinstance(classify.load_judge(tmp_path / "models" / "judge"), classify.LinearJudge)

@@ -1,6 +1,7 @@
 """The report on synthetic results whose truth is planted: does the verdict say what was put in, and nothing more?"""
 
 import json
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -50,7 +51,7 @@ def make(
             for split in ("validation", "test"):
                 for decoding in ("plain", "top_p", "own"):
                     own = nlpo_own if run["algorithm"] == "nlpo" and decoding == "own" else 0.02 * (decoding == "top_p")
-                    noise = lambda s: rng.normal(0, s)  # noqa: E731
+                    noise = partial(rng.normal, 0)
                     kl = drift * (1 + noise(0.08))
                     rows.append({
                         **facts, "seed": seed, "split": split, "decoding": decoding,

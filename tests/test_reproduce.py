@@ -25,7 +25,8 @@ stages:
   runs:
     foreach: ${runs}
     do:
-      cmd: %s
+      cmd: >-
+        %s
       deps: [checked.txt]
       params: ["runs.${key}"]
       outs: ["out/${key}"]
@@ -47,7 +48,8 @@ def values(a: int, b: int, seconds: float = 0) -> str:
 @pytest.fixture
 def toy(tmp_path):
     subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
-    subprocess.run([sys.executable, "-m", "dvc", "init", "-q"], cwd=tmp_path, check=True)
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / ".dvc/config").write_text("[core]\n    analytics = false\n")
     (tmp_path / "dvc.yaml").write_text(TOY % COMMAND)
     (tmp_path / "params.yaml").write_text(values(1, 2))
     return tmp_path
@@ -64,7 +66,9 @@ def test_it_runs_all_then_nothing_then_only_what_changed(toy, capfd):
     began, ended = ({k: float((toy / f"trace/{k}.{what}").read_text()) for k in "ab"} for what in ("began", "ended"))
     assert max(began.values()) < min(ended.values()), "the two runs did not overlap"
     said = capfd.readouterr().out
-    assert re.search(r"\[4/4\] report done in \d+:\d\d", said) and re.search(r"runs@a started .*about \d+:\d\d left", said)
+    assert re.search(r"\[4/4\] report done in \d+:\d\d", said) and re.search(
+        r"runs@a started .*about \d+:\d\d left", said
+    )
 
     assert go(toy)
     assert capfd.readouterr().out.startswith("nothing changed: all 4 stages are up to date")
@@ -100,7 +104,9 @@ def test_ending_it_ends_what_it_started(toy, sign):
         "import rlnlp.reproduce as r, pathlib; r.real = r.reproduce;"
         "r.reproduce = lambda folder, scratch, jobs: r.real(folder, scratch, jobs, check=False); r.main(['mini'])"
     )
-    outer = subprocess.Popen([sys.executable, "-c", code, "rlnlp.reproduce"], cwd=toy, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    outer = subprocess.Popen(
+        [sys.executable, "-c", code, "rlnlp.reproduce"], cwd=toy, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
     try:
         pids = [wait_for(toy / f"{key}.pid") for key in "ab"]
         outer.send_signal(sign)
@@ -142,7 +148,9 @@ def test_wrong_values_stop_it_before_anything(toy):
 def test_an_unknown_profile_is_named(tmp_path):
     (tmp_path / "profiles/smoke").mkdir(parents=True)
     (tmp_path / "profiles/smoke/params.yaml").write_text("")
-    done = subprocess.run([sys.executable, "-m", "rlnlp.reproduce", "smok"], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "rlnlp.reproduce", "smok"], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 2 and "no profile 'smok'" in done.stderr and "mini, smoke" in done.stderr
 
 
@@ -176,7 +184,9 @@ def test_time_left_is_that_of_a_schedule_and_is_corrected(tmp_path):
 
 def test_the_useful_end_of_a_log(tmp_path):
     log = tmp_path / "a.log"
-    log.write_text("one\n\nsteps:  50%|#####     | 3/6 [00:03<00:03,  1.0it/s]\rsteps:  83%|########  | 5/6 [00:05<00:01]\ntwo\n")
+    log.write_text(
+        "one\n\nsteps:  50%|#####     | 3/6 [00:03<00:03,  1.0it/s]\rsteps:  83%|########  | 5/6 [00:05<00:01]\ntwo\n"
+    )
     assert log_tail(log) == ["one", "two"] and log_tail(tmp_path / "none") == []
     assert progress_of(log) == "steps:  83% 5/6 [00:05<00:01]" and progress_of(tmp_path / "none") == ""
     assert [clock(5), clock(65), clock(3725)] == ["0:05", "1:05", "1:02:05"]

@@ -144,3 +144,33 @@ def test_decode_leaves_padding_and_end_out():
     rollout = sample(model, prompts(4), sampling_from(model, 6), generator())
     for text, row, keep in zip(decode(rollout, Tokenizer()), rollout.responses, rollout.mask):
         assert text == " ".join(str(i) for i in row[keep].tolist() if i > EOS)
+
+
+def test_a_rollout_is_what_the_environment_would_have_done(model):
+    """Drive the Gymnasium environment with the rollout's tokens: same rewards, same ends, same allowed first tokens."""
+    from rlnlp import pretrain
+    from rlnlp.env import TextEnv
+    from rlnlp.experiment import scorer
+    from rlnlp.rewards import token_rewards
+
+    tokenizer = pretrain.train_tokenizer(kind="word", words=[f"w{i}" for i in range(50 - 3)])
+    batch = prompts(24, vocabulary=len(tokenizer))
+
+    def reward(prompt_texts, responses, references, meta):
+        return [len(set(r.split())) / (1 + len(p)) for p, r in zip(prompt_texts, responses)]
+
+    sampling = dataclasses.replace(sampling_from(model, 8, min_new_tokens=2), eos_id=tokenizer.eos_token_id, pad_id=tokenizer.pad_token_id)
+    rollout = sample(model, batch, sampling, generator())
+    scores, _ = scorer(reward, tokenizer)(rollout)
+    paid = token_rewards(scores, torch.zeros_like(rollout.logprobs), rollout.mask, 0.0)
+    env = TextEnv(batch, tokenizer, reward, sampling, vocabulary=50)
+    assert rollout.terminated.any() and not rollout.terminated.all()
+    for row in range(len(batch)):
+        _, info = env.reset(options={"row": row})
+        length = int(rollout.mask[row].sum())
+        for t in range(length):
+            assert bool(info["allowed"][sampling.eos_id]) == (t >= 2)
+            _, payment, terminated, truncated, info = env.step(int(rollout.responses[row, t]))
+            assert payment == pytest.approx(paid[row, t].item(), abs=1e-6)
+            assert (terminated or truncated) == (t == length - 1)
+        assert terminated == bool(rollout.terminated[row]) and truncated != terminated
