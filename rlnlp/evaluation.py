@@ -39,8 +39,9 @@ class Decoding:
     mask_min_tokens: int = 1
 
     def record(self) -> str:
-        """One line for tables: the settings that differ from ancestral sampling."""
-        given = {k: v for k, v in asdict(self).items() if k != "name" and v is not None}
+        """One line for tables: every setting but the name."""
+        masked = self.mask_top_p is not None
+        given = {k: v for k, v in asdict(self).items() if k != "name" and (masked or not k.startswith("mask"))}
         return ", ".join(f"{k}={v}" for k, v in given.items())
 
 

@@ -23,7 +23,7 @@ from . import checkpoint, classify, data, models, pretrain, runs
 from .config import Params
 from .evaluation import Decoding, evaluate, human_log_perplexity
 from .learners.ppo import TrainingError
-from .rewards import check_function, classifier_reward, evaluate_reward, load_function
+from .rewards import RewardError, check_function, classifier_reward, evaluate_reward, load_function
 from .rollout import decode
 from .settings import Settings
 from .types import Experience, Prompts, Rollout, take, to
@@ -65,7 +65,7 @@ def load_draw(params: Params, draw: int) -> Draw:
             raise FileNotFoundError(f"{folder}: no such folder; run the stage {stage}@{draw} first (make reproduce)")
     policy, tokenizer = models.load(pretrain.locate(trained, "policy", params.mirror), params.device)
     evaluator, _ = models.load(pretrain.locate(trained, "evaluator", params.mirror), params.device)
-    reward = load_reward(params, trained)
+    reward = load_reward(params, trained, data.load_prompts(texts, "train", tokenizer, params.task.prompt_tokens, n=2))
     judge = classify.load_judge(trained / "judge") if (trained / "judge" / "judge.json").is_file() else None
     draw = Draw(policy, evaluator, tokenizer, reward, judge, texts, params.task.prompt_tokens)
     if context := getattr(policy.config, "n_positions", None) or getattr(policy.config, "max_position_embeddings", None):
@@ -74,13 +74,16 @@ def load_draw(params: Params, draw: int) -> Draw:
     return draw
 
 
-def load_reward(params: Params, trained: Path) -> Callable:
-    """The reward function a run optimises: brought by the user (file.py:function, or a classifier) or the draw's classifier."""
+def load_reward(params: Params, trained: Path, examples: Prompts) -> Callable:
+    """The reward function a run optimises: brought by the user (file.py:function, or a classifier) or the draw's classifier.
+
+    A user's function is called once on ``examples`` before anything is trained.
+    """
     source = pretrain.locate(trained, "reward", params.mirror)
     if ".py:" in source:
         file, name = source.rsplit(":", 1)
         function = load_function(f"{(params.folder / file).resolve()}:{name}")
-        check_function(function)
+        check_function(function, examples)
         return function
     settings = params.reward_model
     return classifier_reward(
@@ -127,9 +130,10 @@ def train(
             if state.update % SAVE_EVERY == 0 or state.update == config.updates:
                 tensors, numbers = checkpoint.pack(state)
                 runs.save_state(folder / "checkpoint", tensors, {"numbers": numbers, "curve": curve})
-    except TrainingError as error:
+    except (TrainingError, RewardError) as error:
+        what = str(error) if isinstance(error, TrainingError) else f"update {state.update + 1}: {error}"
         last = state.update - state.update % SAVE_EVERY
-        raise TrainingError(f"{label}: {error}. Last good checkpoint: update {last}, in {folder / 'checkpoint'}") from error
+        raise TrainingError(f"{label}: {what}. Last good checkpoint: update {last}, in {folder / 'checkpoint'}") from error
     finally:
         progress.close()
     return state, curve
@@ -172,7 +176,8 @@ def evaluate_state(params: Params, algorithm: str, config: Settings, draw: Draw,
 
 def episode(algorithm: str, config: Settings, draw: Draw, state) -> dict:
     """One episode on the first validation prompt, token by token, as the learner saw it."""
-    prompts = take(draw.prompts("validation"), torch.arange(8))
+    prompts = draw.prompts("validation")
+    prompts = take(prompts, torch.arange(min(8, len(prompts))))
     seen: Experience = learner(algorithm).collect(state, prompts, scorer(draw.reward, draw.tokenizer), config)
     rollout = seen.rollout
     real = rollout.mask[0]
@@ -214,7 +219,7 @@ def run_seed(params: Params, condition: str, seed: int, tuned: dict) -> Path:
             runs.write_table(work / "curves.csv", [{**who, **metrics} for metrics in curve])
             runs.atomic_json(work / "samples.json", [{**who, **sample} for sample in samples])
             runs.atomic_json(work / "episode.json", {**who, **episode(algorithm, config, draw, state)})
-            models.save(state.policy, draw.tokenizer, work / "policy", card(params, condition, seed, config))
+            pretrain.save(work / "policy", state.policy.cpu(), draw.tokenizer, card(params, condition, seed, config))
         return final
 
 

@@ -36,21 +36,49 @@ MARKER = {"ppo": "o", "nlpo": "s"}
 NAME = {"ppo": "PPO", "nlpo": "NLPO"}
 JOIN = {"ppo": "-", "nlpo": "--"}
 STYLE = {
-    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 10, "axes.titlesize": 11,
-    "axes.labelsize": 10, "xtick.labelsize": 9, "ytick.labelsize": 9, "legend.fontsize": 9, "axes.edgecolor": INK,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#DDDDDD", "grid.linewidth": 0.6,
-    "axes.axisbelow": True, "legend.frameon": False, "figure.dpi": 100, "savefig.dpi": 150, "svg.hashsalt": "rlnlp",
-    "svg.fonttype": "path", "axes.unicode_minus": True, "figure.facecolor": "white", "savefig.facecolor": "white",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 10,
+    "axes.titlesize": 11,
+    "axes.labelsize": 10,
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "legend.fontsize": 9,
+    "axes.edgecolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "figure.dpi": 100,
+    "savefig.dpi": 150,
+    "svg.hashsalt": "rlnlp",
+    "svg.fonttype": "path",
+    "axes.unicode_minus": True,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
 }
 LABELS = {
-    "score": "score (reward model)", "score_response": "score of the response alone", "judge": "held-out judge",
+    "score": "score (reward model)",
+    "score_response": "score of the response alone",
+    "judge": "held-out judge",
     "generation_log_perplexity": "log-perplexity of the generations\nunder an independent model (nats/token)",
     "human_log_perplexity": "log-perplexity of the policy\non human reviews (nats/token)",
-    "kl": "exact KL to the base model (nats/token)", "kl_deployed": "exact KL to the base model\nas decoded (nats/token)",
-    "kl_deployed_per_response": "KL per response (nats)", "length": "length (tokens)", "terminated": "share ended by EOS",
-    "distinct_1": "distinct-1", "distinct_2": "distinct-2", "msttr": "MSTTR", "entropy_2": "bigram entropy",
-    "repetition": "repetition rate", "shared_5gram": "share sharing a 5-gram",
-    "objective/score": "score in training", "objective/kl": "sampled KL (nats/token)",
+    "kl": "exact KL to the base model (nats/token)",
+    "kl_deployed": "exact KL to the base model\nas decoded (nats/token)",
+    "kl_deployed_per_response": "KL per response (nats)",
+    "length": "length (tokens)",
+    "terminated": "share ended by EOS",
+    "distinct_1": "distinct-1",
+    "distinct_2": "distinct-2",
+    "msttr": "MSTTR",
+    "entropy_2": "bigram entropy",
+    "repetition": "repetition rate",
+    "shared_5gram": "share sharing a 5-gram",
+    "objective/score": "score in training",
+    "objective/kl": "sampled KL (nats/token)",
 }
 DECODINGS = {"plain": "both plain", "top_p": "both top-p", "own": "each its own"}
 
@@ -60,7 +88,11 @@ def settings(table: pd.DataFrame) -> pd.DataFrame:
 
     label: "zero-shot", "β = 0.05" or "KL target 0.2"; the condition's name where that would not be unique.
     """
-    rows = table.drop_duplicates("condition").set_index("condition")[["algorithm", "kl_coef", "kl_target", "updates"]].copy()
+    rows = (
+        table.drop_duplicates("condition")
+        .set_index("condition")[["algorithm", "kl_coef", "kl_target", "updates"]]
+        .copy()
+    )
     rows["kl_target"] = rows["kl_target"].fillna(0)
     rows["label"] = [
         "zero-shot" if r.updates == 0 else f"KL target {r.kl_target:g}" if r.kl_target else f"β = {r.kl_coef:g}"
@@ -72,8 +104,13 @@ def settings(table: pd.DataFrame) -> pd.DataFrame:
     betas = sorted(set(trained.kl_coef[(trained.kl_target == 0) & (trained.kl_coef > 0)]))
     targets = sorted(set(trained.kl_target[trained.kl_target > 0]))
     rows["color"] = [
-        GREY if r.updates == 0 else TARGET[targets.index(r.kl_target) % len(TARGET)] if r.kl_target
-        else NO_KL if r.kl_coef == 0 else PENALTY[betas.index(r.kl_coef) % len(PENALTY)]
+        GREY
+        if r.updates == 0
+        else TARGET[targets.index(r.kl_target) % len(TARGET)]
+        if r.kl_target
+        else NO_KL
+        if r.kl_coef == 0
+        else PENALTY[betas.index(r.kl_coef) % len(PENALTY)]
         for r in rows.itertuples()
     ]
     return rows
@@ -93,7 +130,9 @@ def learning_curves(curves: pd.DataFrame, table: pd.DataFrame) -> Figure:
     n = curves.seed.nunique()
     metrics = ("objective/score", "objective/kl")
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(1.2 + 4.0 * len(algorithms) if len(algorithms) > 1 else 6.4, 6.2), layout="constrained")
+        figure = Figure(
+            figsize=(1.2 + 4.0 * len(algorithms) if len(algorithms) > 1 else 6.4, 6.2), layout="constrained"
+        )
         axes = figure.subplots(2, len(algorithms), sharex=True, sharey="row", squeeze=False)
         ends = []
         for column, algorithm in enumerate(algorithms):
@@ -116,8 +155,13 @@ def learning_curves(curves: pd.DataFrame, table: pd.DataFrame) -> Figure:
         for axis, metric in zip(axes[:, 0], metrics):
             axis.set_ylabel(LABELS[metric])
         spread = "Band: 95 % interval over seeds." if n >= 3 else "Thin lines: single seeds (too few for a band)."
-        _caption(figure, f"Line: mean of {n} seeds. {spread} Dotted: the adaptive target. KL axis linear up to 0.1, then logarithmic.")
-    return _alt(figure, f"Learning curves, {n} seeds: score above, KL below. Score at the last update: {'; '.join(ends)}.")
+        _caption(
+            figure,
+            f"Line: mean of {n} seeds. {spread} Dotted: the adaptive target. KL axis linear up to 0.1, then logarithmic.",
+        )
+    return _alt(
+        figure, f"Learning curves, {n} seeds: score above, KL below. Score at the last update: {'; '.join(ends)}."
+    )
 
 
 def frontier(table: pd.DataFrame, decoding: str = "plain") -> Figure:
@@ -136,46 +180,84 @@ def frontier(table: pd.DataFrame, decoding: str = "plain") -> Figure:
             mean = rows.groupby("condition")[[metric, "score"]].mean()
             for algorithm in NAME:
                 line = trained[(trained.algorithm == algorithm) & (trained.kl_target == 0)].sort_values("kl_coef")
-                axis.plot(mean.loc[line.index, metric], mean.loc[line.index, "score"], color=GREY, linewidth=1.1, linestyle=JOIN[algorithm])
+                axis.plot(
+                    mean.loc[line.index, metric],
+                    mean.loc[line.index, "score"],
+                    color=GREY,
+                    linewidth=1.1,
+                    linestyle=JOIN[algorithm],
+                )
             for condition, row in trained.iterrows():
                 seeds, marker = rows[rows.condition == condition], MARKER[row.algorithm]
-                axis.scatter(seeds[metric], seeds["score"], s=13, color=row.color, marker=marker, alpha=0.4, linewidths=0)
+                axis.scatter(
+                    seeds[metric], seeds["score"], s=13, color=row.color, marker=marker, alpha=0.4, linewidths=0
+                )
                 face = "white" if row.kl_target else row.color
                 x, y = mean.loc[condition, metric], mean.loc[condition, "score"]
-                axis.scatter([x], [y], s=58, marker=marker, facecolor=face, edgecolor=row.color, linewidths=1.6, zorder=3)
+                axis.scatter(
+                    [x], [y], s=58, marker=marker, facecolor=face, edgecolor=row.color, linewidths=1.6, zorder=3
+                )
                 if metric == "kl_deployed":
                     said.append(f"{NAME[row.algorithm]} {row.label}: score {y:.2f} at KL {x:.2f}")
             for condition in look.index[look.updates == 0]:
                 zero = rows[rows.condition == condition]
                 axis.scatter(zero[metric], zero["score"], s=14, color=GREY, marker="x", linewidths=0.8, alpha=0.7)
-                axis.scatter([mean.loc[condition, metric]], [mean.loc[condition, "score"]], s=90, color=GREY, edgecolor="white", marker="X", zorder=3)
+                axis.scatter(
+                    [mean.loc[condition, metric]],
+                    [mean.loc[condition, "score"]],
+                    s=90,
+                    color=GREY,
+                    edgecolor="white",
+                    marker="X",
+                    zorder=3,
+                )
             axis.set_xlabel(LABELS[metric])
         _symlog(axes[1], "x", rows["kl_deployed"])
         axes[0].set_ylabel(LABELS["score"])
         handles = [
             Line2D([], [], color=GREY, marker=MARKER[a], linestyle=JOIN[a], label=f"{NAME[a]}, joined along β")
-            for a in NAME if a in set(trained.algorithm)
+            for a in NAME
+            if a in set(trained.algorithm)
         ]
         if (look.updates == 0).any():
             handles.append(Line2D([], [], color=GREY, marker="X", linestyle="", markersize=8, label="zero-shot"))
         ordered = trained.sort_values(["kl_target", "kl_coef"]).drop_duplicates(["label", "color"])
         handles += [
-            Line2D([], [], color=r.color, marker="D", linestyle="", label=r.label, markerfacecolor="white" if r.kl_target else r.color)
+            Line2D(
+                [],
+                [],
+                color=r.color,
+                marker="D",
+                linestyle="",
+                label=r.label,
+                markerfacecolor="white" if r.kl_target else r.color,
+            )
             for r in ordered.itertuples()
         ]
         figure.legend(handles=handles, loc="outside upper center", ncols=min(5, len(handles)))
-        shown = {"plain": "Plain sampling for both", "top_p": "Top-p sampling for both", "own": "Each method's own decoding"}
+        shown = {
+            "plain": "Plain sampling for both",
+            "top_p": "Top-p sampling for both",
+            "own": "Each method's own decoding",
+        }
         _caption(
-            figure, f"{shown.get(decoding, decoding)}. Small points: n = {n} seeds; large: their mean; open: adaptive β. Up: more reward. "
+            figure,
+            f"{shown.get(decoding, decoding)}. Small points: n = {n} seeds; large: their mean; open: adaptive β. Up: more reward. "
             "Right: further from the language the model started with (KL axis linear up to 0.1, then logarithmic). A better method lies up and left.",
         )
-    return _alt(figure, f"Score against log-perplexity and KL, {shown.get(decoding, decoding)}, {n} seeds. {'; '.join(said)}.")
+    return _alt(
+        figure, f"Score against log-perplexity and KL, {shown.get(decoding, decoding)}, {n} seeds. {'; '.join(said)}."
+    )
 
 
-def by_condition(table: pd.DataFrame, metrics: tuple[str, ...], title: str, note: str, decoding: str = "plain") -> Figure:
+def by_condition(
+    table: pd.DataFrame, metrics: tuple[str, ...], title: str, note: str, decoding: str = "plain"
+) -> Figure:
     """A panel per metric, a row per condition: seeds as small points, mean and 95 % t interval; dashed: zero-shot."""
     rows, look = _test(table, decoding), settings(table)
-    order = list(look.index[look.updates == 0]) + [c for a in NAME for c in look.index[(look.algorithm == a) & (look.updates > 0)]]
+    order = list(look.index[look.updates == 0]) + [
+        c for a in NAME for c in look.index[(look.algorithm == a) & (look.updates > 0)]
+    ]
     n = rows.seed.nunique()
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9.6, 1.9 + 0.3 * len(order)), layout="constrained")
@@ -213,7 +295,7 @@ def diversity(table: pd.DataFrame, decoding: str = "plain") -> Figure:
 
 def perplexities(table: pd.DataFrame, decoding: str = "plain") -> Figure:
     """The two quantities that are both called perplexity, beside each other and named."""
-    note = "exp of the left panel is the \"perplexity\" the papers publish; the right one judges the text that was generated."
+    note = 'exp of the left panel is the "perplexity" the papers publish; the right one judges the text that was generated.'
     return by_condition(
         table, ("human_log_perplexity", "generation_log_perplexity"), "Two log-perplexities", note, decoding
     )
@@ -233,15 +315,26 @@ def decodings(table: pd.DataFrame, ppo: str, nlpo: str) -> Figure:
         said = []
         for column, metric in enumerate(metrics):
             for place, decoding in enumerate(shown):
-                both = [_test(table, decoding).query("condition == @c").set_index("seed")[metric].sort_index() for c in (ppo, nlpo)]
+                both = [
+                    _test(table, decoding).query("condition == @c").set_index("seed")[metric].sort_index()
+                    for c in (ppo, nlpo)
+                ]
                 for shift, algorithm, values in zip((-0.14, 0.14), NAME, both):
                     color = ALGORITHM[algorithm]
-                    spots = place + shift + np.linspace(-0.05, 0.05, len(values)) if len(values) > 1 else [place + shift]
-                    axes[0, column].scatter(spots, values, s=14, color=color, marker=MARKER[algorithm], alpha=0.45, linewidths=0)
+                    spots = (
+                        place + shift + np.linspace(-0.05, 0.05, len(values)) if len(values) > 1 else [place + shift]
+                    )
+                    axes[0, column].scatter(
+                        spots, values, s=14, color=color, marker=MARKER[algorithm], alpha=0.45, linewidths=0
+                    )
                     found = mean_interval(values)
-                    axes[0, column].scatter([place + shift], [found.estimate], s=52, color=color, marker=MARKER[algorithm], zorder=3)
+                    axes[0, column].scatter(
+                        [place + shift], [found.estimate], s=52, color=color, marker=MARKER[algorithm], zorder=3
+                    )
                 result = paired(both[1], both[0])
-                axes[1, column].scatter(np.full(len(both[0]), place), both[1].values - both[0].values, s=14, color=GREY, alpha=0.7)
+                axes[1, column].scatter(
+                    np.full(len(both[0]), place), both[1].values - both[0].values, s=14, color=GREY, alpha=0.7
+                )
                 if result.low is not None and n >= 3:
                     axes[1, column].plot([place, place], [result.low, result.high], color=INK, linewidth=2)
                 axes[1, column].scatter([place], [result.difference], s=46, color=INK, zorder=3)
@@ -253,13 +346,16 @@ def decodings(table: pd.DataFrame, ppo: str, nlpo: str) -> Figure:
         axes[0, 0].set_ylabel("mean (large) and seeds")
         axes[1, 0].set_ylabel("NLPO − PPO, paired")
         handles = [
-            Line2D([], [], color=ALGORITHM[a], marker=MARKER[a], linestyle="", label=f"{NAME[a]}, {look.loc[c, 'label']}")
+            Line2D(
+                [], [], color=ALGORITHM[a], marker=MARKER[a], linestyle="", label=f"{NAME[a]}, {look.loc[c, 'label']}"
+            )
             for a, c in zip(NAME, (ppo, nlpo))
         ]
         figure.legend(handles=handles, loc="outside upper center", ncols=2)
         interval = "bar: 95 % interval of the paired difference. " if n >= 3 else ""
         _caption(
-            figure, f"n = {n} seeds, paired by seed; {interval}A difference that shows only in the last column of a panel "
+            figure,
+            f"n = {n} seeds, paired by seed; {interval}A difference that shows only in the last column of a panel "
             "comes from decoding (NLPO's own uses its mask), not from training.",
         )
     return _alt(figure, f"PPO and NLPO by decoding, {n} seeds. NLPO minus PPO: {'; '.join(said)}.")
@@ -280,7 +376,9 @@ def episode(episodes: list[tuple[str, dict]], columns: int = 96) -> Figure:
         left, right, top = 0.1, 0.985, 1 - 0.1 / inches
         scales = {key: _scale([v for _, e in episodes for v in e[key]]) for key, _ in rows}
         for (title, item), layout, lines in zip(episodes, layouts, height):
-            figure.text(0.015, top - 0.2 / inches, f"{title}: score {item['score']:.2f}", fontsize=11, fontweight="bold")
+            figure.text(
+                0.015, top - 0.2 / inches, f"{title}: score {item['score']:.2f}", fontsize=11, fontweight="bold"
+            )
             prompt = textwrap.shorten(" ".join(item["prompt"].split()[-20:]), 120, placeholder=" …")
             figure.text(0.015, top - 0.45 / inches, f"prompt: … {prompt}", fontsize=9, color="#555555")
             top -= 0.62 / inches
@@ -292,9 +390,18 @@ def episode(episodes: list[tuple[str, dict]], columns: int = 96) -> Figure:
                 norm, cmap = scales[key]
                 for (start, line, width, text), value in zip(layout, item[key]):
                     color = cmap(norm(value))
-                    axis.add_patch(mpl.patches.Rectangle((start - 0.3, line + 0.06), width + 0.6, 0.88, color=color, linewidth=0))
+                    axis.add_patch(
+                        mpl.patches.Rectangle((start - 0.3, line + 0.06), width + 0.6, 0.88, color=color, linewidth=0)
+                    )
                     axis.text(
-                        start, line + 0.52, text, fontsize=9, family="DejaVu Sans Mono", va="center", color=_ink(color), clip_on=True
+                        start,
+                        line + 0.52,
+                        text,
+                        fontsize=9,
+                        family="DejaVu Sans Mono",
+                        va="center",
+                        color=_ink(color),
+                        clip_on=True,
                     )
                 figure.text(0.015, top - tall / 2, name, fontsize=10, va="center")
                 top -= tall + 0.2 / inches
@@ -352,7 +459,12 @@ def save(figure: Figure, folder: str | Path, name: str, alt: str = "") -> dict[s
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
     words = f'<title id="title">{html.escape(name)}</title>\n <desc id="desc">{html.escape(alt)}</desc>\n'
-    svg = re.sub(r"(<svg\b)([^>]*>)", lambda m: f'{m[1]} role="img" aria-labelledby="title desc"{m[2]}\n {words}', out.getvalue(), count=1)
+    svg = re.sub(
+        r"(<svg\b)([^>]*>)",
+        lambda m: f'{m[1]} role="img" aria-labelledby="title desc"{m[2]}\n {words}',
+        out.getvalue(),
+        count=1,
+    )
     atomic_write(folder / f"{name}.svg", "\n".join(line.rstrip() for line in svg.splitlines()) + "\n")
     known = json.loads((folder / "alt.json").read_text(encoding="utf-8")) if (folder / "alt.json").exists() else {}
     atomic_json(folder / "alt.json", {**known, name: alt})
@@ -398,7 +510,11 @@ def _test(table: pd.DataFrame, decoding: str) -> pd.DataFrame:
 
 def _full(look: pd.DataFrame, condition: str) -> str:
     row = look.loc[condition]
-    return row.label if row.updates == 0 or row.label == condition else f"{NAME.get(row.algorithm, row.algorithm)} {row.label}"
+    return (
+        row.label
+        if row.updates == 0 or row.label == condition
+        else f"{NAME.get(row.algorithm, row.algorithm)} {row.label}"
+    )
 
 
 def _line_with_spread(axis: Axes, grid: pd.DataFrame, color: str, style: str, label: str) -> None:

@@ -37,13 +37,6 @@ def load(folder: str | Path, device: str = "cpu") -> tuple[PreTrainedModel, PreT
     return model, tokenizer
 
 
-def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path, card: str) -> None:
-    """A ``save_pretrained`` folder (safetensors, tokenizer, generation config) with ``card`` as its README."""
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    (Path(folder) / "README.md").write_text(card, encoding="utf-8")
-
-
 def positions(mask: Tensor) -> Tensor:
     """Position ids [B, L] of a left-padded batch: a row's first real token is position 0 however much padding it has."""
     return (mask.long().cumsum(-1) - 1).clamp(min=0)

@@ -12,7 +12,9 @@ from __future__ import annotations
 import html
 import json
 import math
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -27,31 +29,68 @@ PROMPT_WORDS = 20  # words of a prompt that a report shows at most
 TOLERANCE = 0.2  # an adaptive target counts as reached within this share of it
 MATCH = 1e-9  # relative; two kl_coef are equal
 SUMMARY = (
-    "score", "score_response", "judge", "generation_log_perplexity", "human_log_perplexity", "kl", "kl_deployed",
-    "distinct_1", "distinct_2", "msttr", "entropy_2", "repetition", "shared_5gram", "length", "terminated",
+    "score",
+    "score_response",
+    "judge",
+    "generation_log_perplexity",
+    "human_log_perplexity",
+    "kl",
+    "kl_deployed",
+    "distinct_1",
+    "distinct_2",
+    "msttr",
+    "entropy_2",
+    "repetition",
+    "shared_5gram",
+    "length",
+    "terminated",
 )
+MAIN = SUMMARY[:5] + ("kl_deployed",)  # the two halves of SUMMARY that fit on a page
+REST = ("distinct_1", "distinct_2", "msttr", "entropy_2", "repetition", "shared_5gram", "length", "terminated")
 # claim, metric, direction of (without KL) - (with KL)
 KL_CLAIMS = (
-    ("P01", "score", "greater"), ("P01", "generation_log_perplexity", "greater"),
+    ("P01", "score", "greater"),
+    ("P01", "generation_log_perplexity", "greater"),
     ("P01 as published", "human_log_perplexity", "greater"),
-    ("P03", "distinct_2", "less"), ("P03", "msttr", "less"), ("P03", "entropy_2", "less"), ("not published", "judge", "less"),
+    ("P03", "distinct_2", "less"),
+    ("P03", "msttr", "less"),
+    ("P03", "entropy_2", "less"),
+    ("not published", "judge", "less"),
 )
 # claim, metric, direction as kl_coef grows
 DOSE_CLAIMS = (
-    ("P02", "score", "less"), ("P02", "generation_log_perplexity", "less"), ("check", "kl_deployed", "less"),
+    ("P02", "score", "less"),
+    ("P02", "generation_log_perplexity", "less"),
+    ("check", "kl_deployed", "less"),
     ("not published", "distinct_2", "greater"),
 )
 # claim, metric, direction of NLPO - PPO; no claim: interval only
 METHOD_CLAIMS = (
-    ("P04", "score", "greater"), ("P05", "generation_log_perplexity", "less"), ("P05 as published", "human_log_perplexity", "less"),
-    ("", "judge", ""), ("", "distinct_2", ""), ("", "kl_deployed", ""),
+    ("P04", "score", "greater"),
+    ("P05", "generation_log_perplexity", "less"),
+    ("P05 as published", "human_log_perplexity", "less"),
+    ("", "judge", ""),
+    ("", "distinct_2", ""),
+    ("", "kl_deployed", ""),
 )
 PUBLISHED = {  # [with KL, without KL]; "with": best finite target of its row; "perplexity" is of human reviews
     "source": "arXiv:2210.01241v2, Table 5, IMDB, 5 seeds; its 'no KL' may have kept beta at its first value",
-    "ppo": {"target": 0.5, "score": [0.605, 0.847], "human_perplexity": [33.497, 40.650], "distinct_2": [0.287, 0.200],
-            "msttr": [0.666, 0.566], "entropy_2_bits": [13.484, 11.763]},
-    "nlpo": {"target": 1.0, "score": [0.637, 0.859], "human_perplexity": [32.667, 37.553], "distinct_2": [0.288, 0.205],
-             "msttr": [0.677, 0.567], "entropy_2_bits": [13.484, 11.772]},
+    "ppo": {
+        "target": 0.5,
+        "score": [0.605, 0.847],
+        "human_perplexity": [33.497, 40.650],
+        "distinct_2": [0.287, 0.200],
+        "msttr": [0.666, 0.566],
+        "entropy_2_bits": [13.484, 11.763],
+    },
+    "nlpo": {
+        "target": 1.0,
+        "score": [0.637, 0.859],
+        "human_perplexity": [32.667, 37.553],
+        "distinct_2": [0.288, 0.205],
+        "msttr": [0.677, 0.567],
+        "entropy_2_bits": [13.484, 11.772],
+    },
 }
 RULE = (
     "Fixed before any run. Unit: the seed (its own corpus draw, base model and reward model); conditions are compared seed "
@@ -94,11 +133,29 @@ class Results:
 
     def values(self, condition: str, metric: str, decoding: str = "plain", split: str = "test") -> np.ndarray | None:
         """One number per seed, in the order of `seeds`; None if the metric was not measured there."""
-        t = self.per_seed
-        rows = t[(t.condition == condition) & (t.decoding == decoding) & (t.split == split)]
-        if metric not in t or not len(rows) or rows[metric].isna().any():
+        rows = _cells_of(self).get((condition, decoding, split))
+        if rows is None or metric not in rows or rows[metric].isna().any():
             return None
-        return rows.set_index("seed")[metric].reindex(self.seeds).to_numpy(dtype=float)
+        return rows[metric].to_numpy(dtype=float)
+
+
+def _once(make: Callable[[Results], Any]) -> Callable[[Results], Any]:
+    """Compute a table once per Results (its tables do not change after loading)."""
+
+    @wraps(make)
+    def get(results: Results) -> Any:
+        if make.__name__ not in results.__dict__:
+            results.__dict__[make.__name__] = make(results)
+        return results.__dict__[make.__name__]
+
+    return get
+
+
+@_once
+def _cells_of(results: Results) -> dict[tuple[str, str, str], pd.DataFrame]:
+    """(condition, decoding, split) -> rows by seed."""
+    keys = ["condition", "decoding", "split"]
+    return {k: rows.set_index("seed").reindex(results.seeds) for k, rows in results.per_seed.groupby(keys)}
 
 
 def load(params) -> Results:
@@ -121,18 +178,31 @@ def load(params) -> Results:
             episodes[condition] = json.loads((folder / "episode.json").read_text(encoding="utf-8"))
     per_seed = pd.concat(tables, ignore_index=True)
     algorithms = [a for a in NAME if a in set(per_seed.algorithm[per_seed.updates > 0])]
-    tune = {a: json.loads(_file(params.folder / "tune" / f"{a}.json", f"tune@{a}").read_text(encoding="utf-8")) for a in algorithms}
+    tune = {
+        a: json.loads(_file(params.folder / "tune" / f"{a}.json", f"tune@{a}").read_text(encoding="utf-8"))
+        for a in algorithms
+    }
     models = {
         int(s): json.loads(path.read_text(encoding="utf-8"))
-        for s in params.seeds if (path := params.folder / "models" / f"draw{s}" / "models.json").is_file()
+        for s in params.seeds
+        if (path := params.folder / "models" / f"draw{s}" / "models.json").is_file()
     }
     full = [c for c in curves if len(c)]
-    return Results(params, per_seed, pd.concat(full, ignore_index=True) if full else pd.DataFrame(), samples, episodes, tune, models)
+    return Results(
+        params,
+        per_seed,
+        pd.concat(full, ignore_index=True) if full else pd.DataFrame(),
+        samples,
+        episodes,
+        tune,
+        models,
+    )
 
 
 # verdict -------------------------------------------------------------------------------------------------------------
 
 
+@_once
 def kl_effects(results: Results) -> pd.DataFrame:
     """(1) What removing the KL penalty does: a row per algorithm and claimed metric, plain decoding."""
     rows = []
@@ -144,6 +214,7 @@ def kl_effects(results: Results) -> pd.DataFrame:
     return _with_holm(rows)
 
 
+@_once
 def dose_response(results: Results) -> pd.DataFrame:
     """(2) Trend over fixed kl_coef: each seed's least-squares slope per step to the next larger kl_coef, against 0.
 
@@ -162,12 +233,20 @@ def dose_response(results: Results) -> pd.DataFrame:
                 if any(v is None for v in values):
                     continue
                 slopes = rank @ np.array(values) / (rank @ rank)
-                row = {"algorithm": algorithm, "claim": claim, "range": name, "metric": metric, "direction": direction,
-                       "kl_coefs": " ".join(f"{b:g}" for b in chosen.kl_coef), "means": " ".join(f"{v.mean():.3f}" for v in values)}
+                row = {
+                    "algorithm": algorithm,
+                    "claim": claim,
+                    "range": name,
+                    "metric": metric,
+                    "direction": direction,
+                    "kl_coefs": " ".join(f"{b:g}" for b in chosen.kl_coef),
+                    "means": " ".join(f"{v.mean():.3f}" for v in values),
+                }
                 rows.append({**row, **_tested(stats.one_sample(slopes, direction))})
     return _with_holm(rows)
 
 
+@_once
 def targets(results: Results) -> pd.DataFrame:
     """(3) Is the adaptive target reached? Sampled KL in training, mean of each seed's last quarter of updates.
 
@@ -181,15 +260,24 @@ def targets(results: Results) -> pd.DataFrame:
         ratio = found.estimate / row.kl_target
         state = "reached" if abs(ratio - 1) <= TOLERANCE else "below" if ratio < 1 else "above"
         test = results.values(condition, "kl")
-        rows.append({
-            "algorithm": row.algorithm, "condition": condition, "target": row.kl_target, "kl": found.estimate,
-            "low": found.low, "high": found.high, "n": found.n, "state": state,
-            "final_kl_coef": late[late["update"] == late["update"].max()]["objective/kl_coef"].mean(),
-            "test_kl": None if test is None else float(test.mean()),
-        })
+        rows.append(
+            {
+                "algorithm": row.algorithm,
+                "condition": condition,
+                "target": row.kl_target,
+                "kl": found.estimate,
+                "low": found.low,
+                "high": found.high,
+                "n": found.n,
+                "state": state,
+                "final_kl_coef": late[late["update"] == late["update"].max()]["objective/kl_coef"].mean(),
+                "test_kl": None if test is None else float(test.mean()),
+            }
+        )
     return pd.DataFrame(rows)
 
 
+@_once
 def method_pairs(results: Results) -> list[dict]:
     """Pairs of conditions for (4): one per kl_coef that both algorithms ran, and the pair that validation chose.
 
@@ -200,7 +288,9 @@ def method_pairs(results: Results) -> list[dict]:
     ppo, nlpo = (fixed[fixed.algorithm == a].sort_values("kl_coef") for a in NAME)
     pairs = [
         {"kind": "equal kl_coef", "ppo": p, "nlpo": q, "ppo_kl_coef": a, "nlpo_kl_coef": b, "note": ""}
-        for p, a in ppo.kl_coef.items() for q, b in nlpo.kl_coef.items() if math.isclose(a, b, rel_tol=MATCH)
+        for p, a in ppo.kl_coef.items()
+        for q, b in nlpo.kl_coef.items()
+        if math.isclose(a, b, rel_tol=MATCH)
     ]
     if len(ppo) and len(nlpo) and set(NAME) <= set(results.tune):
         picked, notes = {}, []
@@ -208,34 +298,54 @@ def method_pairs(results: Results) -> list[dict]:
             wanted = float(results.tune[algorithm]["kl_coef"])
             picked[algorithm] = min(arms.index, key=lambda c: abs(math.log((arms.kl_coef[c] + 1e-6) / (wanted + 1e-6))))
             if not math.isclose(arms.kl_coef[picked[algorithm]], wanted, rel_tol=MATCH):
-                notes.append(f"{NAME[algorithm]}: validation chose {wanted:g}, which was not run; nearest run {arms.kl_coef[picked[algorithm]]:g}")
-        pairs.append({
-            "kind": "chosen on validation", **picked, "ppo_kl_coef": ppo.kl_coef[picked["ppo"]],
-            "nlpo_kl_coef": nlpo.kl_coef[picked["nlpo"]], "note": "; ".join(notes),
-        })
+                notes.append(
+                    f"{NAME[algorithm]}: validation chose {wanted:g}, which was not run; nearest run {arms.kl_coef[picked[algorithm]]:g}"
+                )
+        pairs.append(
+            {
+                "kind": "chosen on validation",
+                **picked,
+                "ppo_kl_coef": ppo.kl_coef[picked["ppo"]],
+                "nlpo_kl_coef": nlpo.kl_coef[picked["nlpo"]],
+                "note": "; ".join(notes),
+            }
+        )
     return pairs
 
 
+@_once
 def methods(results: Results) -> pd.DataFrame:
     """(4) NLPO - PPO for each pair of `method_pairs`, decoding (plain and top_p: the same for both; own) and metric.
 
     decoding "own - plain": how much of the difference under own decodings the decodings alone make, seed by seed.
     """
-    rows = []
+    rows, seen = [], set()
     for pair in method_pairs(results):
+        if (pair["ppo"], pair["nlpo"]) in seen:  # validation chose a pair that is there already
+            continue
+        seen.add((pair["ppo"], pair["nlpo"]))
         arms = {k: pair[k] for k in ("kind", "ppo", "nlpo", "ppo_kl_coef", "nlpo_kl_coef")}
         for claim, metric, direction in METHOD_CLAIMS:
             shown = ("plain",) if metric == "human_log_perplexity" else ("plain", "top_p", "own")
             for decoding in shown:
                 row = _compare(results, pair["nlpo"], pair["ppo"], metric, direction or "two-sided", decoding)
                 if row:
-                    rows.append({**arms, "claim": claim, "decoding": decoding, **row})
+                    named = f"{claim}, decoders differ" if claim and decoding == "own" else claim
+                    rows.append({**arms, "claim": named, "decoding": decoding, **row})
             if len(shown) > 1:
                 v = {(a, d): results.values(pair[a], metric, d) for a in NAME for d in ("own", "plain")}
                 if all(x is not None for x in v.values()):
                     gap = (v["nlpo", "own"] - v["ppo", "own"]) - (v["nlpo", "plain"] - v["ppo", "plain"])
-                    rows.append({**arms, "claim": "", "decoding": "own - plain", "metric": metric, "direction": "two-sided",
-                                 **_tested(stats.one_sample(gap))})
+                    rows.append(
+                        {
+                            **arms,
+                            "claim": "",
+                            "decoding": "own - plain",
+                            "metric": metric,
+                            "direction": "two-sided",
+                            **_tested(stats.one_sample(gap)),
+                        }
+                    )
     return _with_holm(rows)
 
 
@@ -251,9 +361,13 @@ def missing(results: Results) -> list[str]:
             said.append(f"{NAME[algorithm]} was not run.")
             continue
         if algorithm not in results.params.kl_report.pairs:
-            said.append(f"{NAME[algorithm]} has no pair without and with KL penalty: P01 and P03 are not judged for it.")
+            said.append(
+                f"{NAME[algorithm]} has no pair without and with KL penalty: P01 and P03 are not judged for it."
+            )
         if (own.kl_target == 0).sum() < 3:
-            said.append(f"{NAME[algorithm]} has fewer than three fixed KL coefficients: no dose response over all of them.")
+            said.append(
+                f"{NAME[algorithm]} has fewer than three fixed KL coefficients: no dose response over all of them."
+            )
         if not (own.kl_target > 0).any():
             said.append(f"{NAME[algorithm]} has no adaptive KL target.")
     if not method_pairs(results):
@@ -268,7 +382,7 @@ def verdict(results: Results) -> tuple[str, dict]:
     effects, dose, reached, compared = kl_effects(results), dose_response(results), targets(results), methods(results)
     pairs = method_pairs(results)
     overall = _overall(effects)
-    n, smallest = len(results.seeds), stats.smallest_p(len(results.seeds), "greater")
+    smallest = stats.smallest_p(len(results.seeds), "greater")
     gaps = missing(results)
     lines = [_paragraph(results, effects, overall, reached, compared, pairs)]
     lines += [_published_line(a) for a in results.params.kl_report.pairs]
@@ -280,27 +394,39 @@ def verdict(results: Results) -> tuple[str, dict]:
         lines.append(f"**With each one's own β.** Validation chose the same pair{f' ({note})' if note else ''}.")
     if gaps:
         lines.append("**Not in this report.** " + " ".join(gaps))
-    lines.append(
-        f"**How the words are chosen.** {RULE} Here n = {n}: the smallest possible one-sided p is {_p(smallest)}"
-        + (", so no test is made." if smallest > stats.ALPHA else ".")
-    )
     facts = {
-        "profile": results.params.profile, "seeds": results.seeds, "alpha": stats.ALPHA, "smallest_p_one_sided": smallest,
-        "rule": RULE, "overall": overall, "kl_effects": _records(effects), "dose_response": _records(dose),
-        "targets": _records(reached), "methods": _records(compared), "method_pairs": pairs, "missing": gaps,
+        "profile": results.params.profile,
+        "seeds": results.seeds,
+        "alpha": stats.ALPHA,
+        "smallest_p_one_sided": smallest,
+        "rule": RULE,
+        "overall": overall,
+        "kl_effects": _records(effects),
+        "dose_response": _records(dose),
+        "targets": _records(reached),
+        "methods": _records(compared),
+        "method_pairs": pairs,
+        "missing": gaps,
         "published": PUBLISHED,
     }
     return "\n\n".join(lines) + "\n", _rounded(facts)
 
 
 def details(results: Results) -> str:
-    """Every tested effect as Markdown tables, one per question."""
+    """Every tested effect as Markdown tables, one per question, and the rule behind the words."""
     parts = []
     for title, table in (
-        ("Without the KL penalty (paired, without − with)", effects_table(results)), ("Dose response over fixed β", dose_table(results)),
-        (f"Adaptive targets (reached: within {TOLERANCE:.0%})", targets_table(results)), ("NLPO beside PPO", methods_table(results)),
+        ("Without the KL penalty (paired, without − with)", effects_table(results)),
+        ("Dose response over fixed β", dose_table(results)),
+        (f"Adaptive targets (reached: within {TOLERANCE:.0%})", targets_table(results)),
+        ("NLPO beside PPO", methods_table(results)),
     ):
-        parts += [f"## {title}", _markdown(table) if len(table) else "Not run in this profile."]
+        parts += [f"## {title}", markdown(table) if len(table) else "Not run in this profile."]
+    smallest = stats.smallest_p(len(results.seeds), "greater")
+    parts.append(
+        f"**How the words are chosen.** {RULE} Here n = {len(results.seeds)}: the smallest possible one-sided p is {_p(smallest)}"
+        + (", so no test is made." if smallest > stats.ALPHA else ".")
+    )
     return "\n\n".join(parts) + "\n"
 
 
@@ -316,7 +442,7 @@ def _overall(effects: pd.DataFrame) -> dict[str, dict[str, str]]:
             stats.HOLDS if words == {stats.HOLDS} else stats.INCONCLUSIVE
         )
         if word == stats.FEW:
-            claimed = [(d > 0) == (way == "greater") for d, way in zip(rows.difference, rows.direction)]
+            claimed = [d > 0 if way == "greater" else d < 0 for d, way in zip(rows.difference, rows.direction)]
             word += ": as claimed" if all(claimed) else ": mixed" if any(claimed) else ": against the claim"
         found.setdefault(algorithm, {})[claim] = word
     return found
@@ -324,35 +450,41 @@ def _overall(effects: pd.DataFrame) -> dict[str, dict[str, str]]:
 
 def _paragraph(results, effects, overall, reached, compared, pairs) -> str:
     n, told = len(results.seeds), [a for a in results.params.kl_report.pairs if a in overall]
-    said = [f"Profile `{results.params.profile}`, {n} seed{'s' if n > 1 else ''}, each with its own texts, base model and reward model."]
+    said = [
+        f"Profile `{results.params.profile}`, {n} seed{'s' if n > 1 else ''}, each with its own texts, base model and reward model."
+    ]
     if told:
         rows = {a: effects[effects.algorithm == a].set_index("metric") for a in told}
         parts = [
             f"{name} went {_join([f'from {r.second[metric]:.2f} to {r.first[metric]:.2f} ({NAME[a]})' for a, r in rows.items()])}"
             for metric, name in (
-                ("score", "the score it is trained on"), ("generation_log_perplexity", "the log-perplexity of what it writes"),
-                ("distinct_2", "the share of distinct word pairs"), ("judge", "the opinion of a judge it never met"),
+                ("score", "the score it is trained on"),
+                ("generation_log_perplexity", "the log-perplexity of what it writes"),
+                ("distinct_2", "the share of distinct word pairs"),
+                ("judge", "the opinion of a judge it never met"),
             )
             if all(metric in r.index for r in rows.values())
         ]
         said.append(f"When the KL penalty is taken away from a model's training, {'; '.join(parts)}.")
         said.append(
-            f"So the claim that the model then games its reward, score up and fluency down (P01), {_words(overall, told, 'P01')}; "
-            f"the claim that its text becomes generic, diversity down (P03), {_words(overall, told, 'P03')}."
+            f"The claim that the model then games its reward, score up and fluency down (P01): {_words(overall, told, 'P01')}. "
+            f"The claim that its text becomes generic, diversity down (P03): {_words(overall, told, 'P03')}."
         )
     if len(reached):
-        said.append(f"An adaptive penalty reached its KL target in {(reached.state == 'reached').sum()} of {len(reached)} settings.")
+        said.append(
+            f"An adaptive penalty reached its KL target in {(reached.state == 'reached').sum()} of {len(reached)} settings."
+        )
     for pair in _headline(pairs, results)[:1]:
         said.append(_attribution(compared, pair))
     return "**Verdict.** " + " ".join(said)
 
 
 def _words(overall: dict, algorithms: list[str], claim: str) -> str:
-    """"is: **holds here** (PPO and NLPO)", grouped by word."""
+    """Verdicts with the algorithms they are of: "**holds here** (PPO and NLPO)"."""
     groups: dict[str, list[str]] = {}
     for a in algorithms:
         groups.setdefault(overall[a].get(claim, "not measured"), []).append(NAME[a])
-    return "gives " + _join([f"**{word}** ({_join(names)})" for word, names in groups.items()])
+    return _join([f"**{word}** ({_join(names)})" for word, names in groups.items()])
 
 
 def _published_line(algorithm: str) -> str:
@@ -368,6 +500,17 @@ _DECODED = {"plain": "both plain", "top_p": "both top-p", "own": "each its own d
 
 
 def _attribution(compared: pd.DataFrame, pair: dict) -> str:
+    """`_lead`, and the difference in log-perplexity beside it."""
+    rows = _of(compared, pair)
+    rows = rows[(rows.metric == "generation_log_perplexity") & (rows.decoding == "plain")]
+    beside = "".join(
+        f" The log-perplexity of its text differs by {r.difference:+.3f} with both plain (lower would support P05: **{r.verdict}**)."
+        for r in rows.itertuples()
+    )
+    return _lead(compared, pair) + beside
+
+
+def _lead(compared: pd.DataFrame, pair: dict) -> str:
     """Whether a lead in score survives the same decoding for both, in a sentence."""
     rows = _of(compared, pair)
     rows = rows[rows.metric == "score"].set_index("decoding")
@@ -380,7 +523,10 @@ def _attribution(compared: pd.DataFrame, pair: dict) -> str:
     if stats.FEW in words:
         if "own - plain" in rows.index:
             gap = rows.loc["own - plain"]
-            return start + f"too few seeds for a test; decoding alone accounts for {gap.difference:+.3f} {_between(gap.low, gap.high)} of the last."
+            return (
+                start
+                + f"too few seeds for a test; decoding alone accounts for {gap.difference:+.3f} {_between(gap.low, gap.high)} of the last."
+            )
         return start + "too few seeds for a test."
     own = rows.verdict.get("own", stats.INCONCLUSIVE)
     if set(words) == {stats.HOLDS}:
@@ -391,7 +537,10 @@ def _attribution(compared: pd.DataFrame, pair: dict) -> str:
     end = "NLPO is behind" if behind else "no lead of NLPO is shown"
     word = stats.FAILS if behind else stats.INCONCLUSIVE
     if own == stats.HOLDS:
-        return start + f"its lead is due to decoding (NLPO decodes through its mask, PPO does not); under the same decoding {end} (P04: **{word}**)."
+        return (
+            start
+            + f"its lead is due to decoding (NLPO decodes through its mask, PPO does not); under the same decoding {end} (P04: **{word}**)."
+        )
     return start + f"under the same decoding {end} (P04: **{word}**)."
 
 
@@ -432,9 +581,16 @@ def summary(results: Results, decoding: str = "plain") -> pd.DataFrame:
             if values is None:
                 continue
             found = stats.mean_interval(values)
-            rows.append({
-                "condition": condition, "metric": metric, "n": found.n, "mean": found.estimate, "low": found.low, "high": found.high,
-            })
+            rows.append(
+                {
+                    "condition": condition,
+                    "metric": metric,
+                    "n": found.n,
+                    "mean": found.estimate,
+                    "low": found.low,
+                    "high": found.high,
+                }
+            )
     return pd.DataFrame(rows)
 
 
@@ -444,15 +600,20 @@ def summary_table(results: Results, decoding: str = "plain", metrics: tuple[str,
     tidy["text"] = [f"{r['mean']:.3f} {_between(r.low, r.high)}".strip() for _, r in tidy.iterrows()]
     wide = tidy.pivot(index="condition", columns="metric", values="text")
     shown = [m for m in (metrics or SUMMARY) if m in wide]
-    return wide.reindex(list(results.params.kl_report.conditions))[shown]
+    return wide.reindex(list(results.params.kl_report.conditions))[shown].rename_axis(index=None, columns=None)
 
 
 def effects_table(results: Results) -> pd.DataFrame:
     """`kl_effects` for people, the published change beside."""
     rows = [
         {
-            "algorithm": NAME[r.algorithm], "claim": r.claim, "without the penalty": f"{r.metric} {'rises' if r.direction == 'greater' else 'falls'}",
-            "with KL": f"{r.second:.3f}", "without": f"{r.first:.3f}", **_cells(r), "published": _published(r.algorithm, r.metric),
+            "algorithm": NAME[r.algorithm],
+            "claim": r.claim,
+            "without the penalty": f"{r.metric} {'rises' if r.direction == 'greater' else 'falls'}",
+            "with KL": f"{r.second:.3f}",
+            "without": f"{r.first:.3f}",
+            **_cells(r),
+            "published": _published(r.algorithm, r.metric),
         }
         for r in kl_effects(results).itertuples()
     ]
@@ -463,8 +624,12 @@ def dose_table(results: Results) -> pd.DataFrame:
     """`dose_response` for people: means along β, and the slope per step to the next larger β."""
     rows = [
         {
-            "algorithm": NAME[r.algorithm], "claim": r.claim, "as β grows": f"{r.metric} {'rises' if r.direction == 'greater' else 'falls'}",
-            "β": r.kl_coefs.replace(" ", " → "), "means": r.means.replace(" ", " → "), **_cells(r, "slope per step [95 %]"),
+            "algorithm": NAME[r.algorithm],
+            "claim": r.claim,
+            "as β grows": f"{r.metric} {'rises' if r.direction == 'greater' else 'falls'}",
+            "β": r.kl_coefs.replace(" ", " → "),
+            "means": r.means.replace(" ", " → "),
+            **_cells(r, "slope per step [95 %]"),
         }
         for r in dose_response(results).itertuples()
     ]
@@ -475,8 +640,12 @@ def targets_table(results: Results) -> pd.DataFrame:
     """`targets` for people."""
     rows = [
         {
-            "algorithm": NAME[r.algorithm], "target (nats/token)": f"{r.target:g}", "sampled KL, last quarter [95 %]": f"{r.kl:.3f} {_between(r.low, r.high)}",
-            "state": r.state, "β at the end": f"{r.final_kl_coef:.3g}", "exact KL, test": "" if pd.isna(r.test_kl) else f"{r.test_kl:.3f}",
+            "algorithm": NAME[r.algorithm],
+            "target (nats/token)": f"{r.target:g}",
+            "sampled KL, last quarter [95 %]": f"{r.kl:.3f} {_between(r.low, r.high)}",
+            "state": r.state,
+            "β at the end": f"{r.final_kl_coef:.3g}",
+            "exact KL, test": "" if pd.isna(r.test_kl) else f"{r.test_kl:.3f}",
         }
         for r in targets(results).itertuples()
     ]
@@ -487,10 +656,15 @@ def methods_table(results: Results) -> pd.DataFrame:
     """`methods` for people: score and the two log-perplexities, NLPO - PPO."""
     rows = [
         {
-            "β (PPO, NLPO)": f"{r.ppo_kl_coef:g}, {r.nlpo_kl_coef:g}" + (" chosen" if r.kind != "equal kl_coef" else ""), "metric": r.metric,
-            "decoding": _DECODED.get(r.decoding, "made by decoding alone"), "claim": r.claim, **_cells(r, "NLPO − PPO [95 %]"),
+            "β (PPO, NLPO)": f"{r.ppo_kl_coef:g}, {r.nlpo_kl_coef:g}"
+            + (" chosen" if r.kind != "equal kl_coef" else ""),
+            "metric": r.metric,
+            "decoding": _DECODED.get(r.decoding, "made by decoding alone"),
+            "claim": r.claim,
+            **_cells(r, "NLPO − PPO [95 %]"),
         }
-        for r in methods(results).itertuples() if r.metric in ("score", "generation_log_perplexity", "human_log_perplexity")
+        for r in methods(results).itertuples()
+        if r.metric in ("score", "generation_log_perplexity", "human_log_perplexity")
     ]
     return _bare(rows)
 
@@ -502,12 +676,22 @@ def metrics_json(results: Results) -> dict[str, float]:
     """
     flat: dict[str, float] = {"seeds": len(results.seeds)}
     for row in summary(results).itertuples():
-        if row.metric in ("score", "judge", "generation_log_perplexity", "human_log_perplexity", "kl_deployed", "distinct_2"):
+        if row.metric in (
+            "score",
+            "judge",
+            "generation_log_perplexity",
+            "human_log_perplexity",
+            "kl_deployed",
+            "distinct_2",
+        ):
             for part in ("mean", "low", "high"):
                 flat[f"{row.condition}.{row.metric}.{part}"] = getattr(row, part)
         if row.metric == "score":
             middle = stats.bootstrap(results.values(row.condition, "score"))
-            flat |= {f"{row.condition}.score.iqm{p}": v for p, v in (("", middle.estimate), ("_low", middle.low), ("_high", middle.high))}
+            flat |= {
+                f"{row.condition}.score.iqm{p}": v
+                for p, v in (("", middle.estimate), ("_low", middle.low), ("_high", middle.high))
+            }
     for row in kl_effects(results).itertuples():
         for part in ("difference", "low", "high", "p_permutation"):
             flat[f"effect_of_no_kl.{row.algorithm}.{row.metric}.{part}"] = getattr(row, part)
@@ -520,7 +704,10 @@ def curve_table(results: Results, metric: str) -> list[dict]:
         return []
     wide = results.curves.groupby(["update", "condition"])[metric].mean().unstack("condition")
     wide = wide[[c for c in results.params.kl_report.conditions if c in wide]]
-    return [{"update": int(u), **{k: None if pd.isna(v) else float(f"{v:.6g}") for k, v in row.items()}} for u, row in wide.iterrows()]
+    return [
+        {"update": int(u), **{k: None if pd.isna(v) else float(f"{v:.6g}") for k, v in row.items()}}
+        for u, row in wide.iterrows()
+    ]
 
 
 def settings_table(results: Results) -> pd.DataFrame:
@@ -530,7 +717,7 @@ def settings_table(results: Results) -> pd.DataFrame:
     table = first[[c for c in wanted if c in first]].copy()
     own = results.per_seed[results.per_seed.decoding == "own"].drop_duplicates("condition").set_index("condition")
     table["own decoding"] = own["decoding_record"].reindex(table.index).fillna("")
-    return table
+    return table.rename_axis(None)
 
 
 def tune_table(results: Results) -> pd.DataFrame:
@@ -539,29 +726,45 @@ def tune_table(results: Results) -> pd.DataFrame:
     for algorithm, found in results.tune.items():
         for c in found["candidates"]:
             same = c["learning_rate"] == found["learning_rate"] and c["kl_coef"] == found["kl_coef"]
-            numbers = {k: round(v, 3) if isinstance(v, float) and k not in ("learning_rate", "kl_coef") else v for k, v in c.items()}
+            numbers = {
+                k: round(v, 3) if isinstance(v, float) and k not in ("learning_rate", "kl_coef") else v
+                for k, v in c.items()
+            }
             rows.append({"algorithm": NAME.get(algorithm, algorithm), **numbers, "chosen": "chosen" if same else ""})
-    return pd.DataFrame(rows)
+    return _bare(rows)
 
 
 def tune_rule(results: Results) -> str:
     """How β and learning rate were chosen, a line of Markdown per algorithm."""
     return "\n".join(
         f"- {NAME.get(a, a)}: learning rate {t['learning_rate']:g}, β {t['kl_coef']:g}, of {len(t['candidates'])} candidates on draw "
-        f"{t['draw']}. Rule: {t['rule']}." for a, t in results.tune.items()
+        f"{t['draw']}. Rule: {t['rule']}."
+        for a, t in results.tune.items()
     )
 
 
 def models_table(results: Results) -> pd.DataFrame:
     """Facts about each seed's models (sizes, bits per byte, accuracies): a row per fact, a column per seed."""
-    return pd.DataFrame({f"seed {seed}": _flat(facts) for seed, facts in results.models.items()}).rename_axis("fact")
+    return pd.DataFrame(
+        {
+            f"seed {seed}": {
+                k: "yes" if v is True else "no" if v is False else f"{v:,}" if isinstance(v, int) else f"{v:.4g}" if isinstance(v, float) else str(v)
+                for k, v in _flat(facts).items()
+            }
+            for seed, facts in results.models.items()
+        }
+    )
 
 
 def arms(results: Results) -> list[tuple[str, str]]:
     """(title, condition) of the texts shown side by side; a condition that was not run has an empty name."""
     pairs = results.params.kl_report.pairs
     without, with_ = next(iter(pairs.values())) if pairs else ("", "")
-    return [("zero-shot (before)", results.zero_shot or ""), (f"with KL ({with_})", with_), (f"without KL ({without})", without)]
+    return [
+        ("zero-shot (before)", results.zero_shot or ""),
+        (f"with KL ({with_})", with_),
+        (f"without KL ({without})", without),
+    ]
 
 
 def samples(results: Results, count: int = 20) -> list[dict]:
@@ -580,17 +783,20 @@ def samples_html(results: Results, count: int = 6) -> str:
     rows = samples(results, count)
     head = "".join(f'<th scope="col" style="text-align:left">{html.escape(t)}</th>' for t in titles)
     cell = '<td style="text-align:left;vertical-align:top;white-space:normal;min-width:9em">'
-    body = "".join("<tr>" + "".join(f"{cell}{html.escape(r.get(t, 'not run'))}</td>" for t in titles) + "</tr>" for r in rows)
+    body = "".join(
+        "<tr>" + "".join(f"{cell}{html.escape(r.get(t, 'not run'))}</td>" for t in titles) + "</tr>" for r in rows
+    )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def samples_markdown(results: Results, count: int = 20) -> str:
+def samplesmarkdown(results: Results, count: int = 20) -> str:
     """`samples` as Markdown: a section per arm."""
     rows, lines = samples(results, count), ["# Samples", ""]
-    lines += [
-        f"Seed {results.seeds[0]}, the first {len(rows)} test prompts, plain decoding; nothing was selected. At most {PROMPT_WORDS} words of a "
-        "prompt are shown. In brackets: the reward model's score.", "",
-    ]
+    intro = (
+        f"Seed {results.seeds[0]}, the first {len(rows)} test prompts, plain decoding; nothing was selected. "
+        f"At most {PROMPT_WORDS} words of a prompt are shown. In brackets: the reward model's score."
+    )
+    lines += [intro, ""]
     for title, condition in arms(results):
         lines += [f"## {title}", ""]
         here = [f"{i}. *{_safe(r['prompt'])}* → {_safe(r[title])}" for i, r in enumerate(rows, 1) if title in r]
@@ -614,7 +820,7 @@ def write(results: Results, folder: str | Path) -> tuple[str, dict]:
     atomic_json(folder / "metrics.json", metrics_json(results))
     atomic_json(folder / "verdict.json", facts)
     atomic_write(folder / "verdict.md", f"# Verdict\n\n{text}\n{details(results)}")
-    atomic_write(folder / "samples.md", samples_markdown(results))
+    atomic_write(folder / "samples.md", samplesmarkdown(results))
     return text, facts
 
 
@@ -635,18 +841,25 @@ def _check(rows: pd.DataFrame, condition: str, path: Path, seeds) -> None:
         raise ReportError(f"{path}: expected rows of condition {condition!r}, found {sorted(set(rows.condition))}")
     test = rows[(rows.split == "test") & (rows.decoding == "plain")]
     if sorted(test.seed) != sorted(seeds):
-        raise ReportError(f"{path}: expected one plain test row for each seed of {sorted(seeds)}, found seeds {sorted(test.seed)}")
+        raise ReportError(
+            f"{path}: expected one plain test row for each seed of {sorted(seeds)}, found seeds {sorted(test.seed)}"
+        )
     if rows.duplicated(["seed", "split", "decoding"]).any():
         raise ReportError(f"{path}: two rows for one seed, split and decoding")
 
 
-def _compare(results: Results, first: str, second: str, metric: str, direction: str, decoding: str = "plain") -> dict | None:
+def _compare(
+    results: Results, first: str, second: str, metric: str, direction: str, decoding: str = "plain"
+) -> dict | None:
     """first - second of a metric, paired by seed; None where it was not measured."""
     a, b = results.values(first, metric, decoding), results.values(second, metric, decoding)
     if a is None or b is None:
         return None
     return {
-        "metric": metric, "direction": direction, "first": float(a.mean()), "second": float(b.mean()),
+        "metric": metric,
+        "direction": direction,
+        "first": float(a.mean()),
+        "second": float(b.mean()),
         **_tested(stats.paired(a, b, direction)),
     }
 
@@ -666,7 +879,9 @@ def _with_holm(rows: list[dict]) -> pd.DataFrame:
 
 def _cells(row, name: str = "difference [95 %]") -> dict[str, str]:
     return {
-        name: f"{row.difference:+.3f} {_between(row.low, row.high)}".strip(), "p": _p(row.p_permutation), "p_t, Holm": _p(row.p_t_holm),
+        name: f"{row.difference:+.3f} {_between(row.low, row.high)}".strip(),
+        "p": _p(row.p_permutation),
+        "p_t, Holm": _p(row.p_t_holm),
         "verdict": row.verdict,
     }
 
@@ -676,7 +891,10 @@ def _bare(rows: list[dict]) -> pd.DataFrame:
     return pd.DataFrame(rows, index=[""] * len(rows))
 
 
-def _markdown(table: pd.DataFrame) -> str:
+def markdown(table: pd.DataFrame) -> str:
+    """A table as Markdown, nothing cut short; the row names become the first column where they say something."""
+    if any(table.index.astype(str) != "") and not isinstance(table.index, pd.RangeIndex):
+        table = table.rename_axis("").reset_index()
     lines = [list(table.columns), ["---"] * table.shape[1], *table.astype(str).values.tolist()]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
@@ -731,7 +949,10 @@ def _flat(tree: dict, before: str = "") -> dict[str, Any]:
 
 
 def _records(table: pd.DataFrame) -> list[dict]:
-    return [{k: None if isinstance(v, float) and math.isnan(v) else v for k, v in r.items()} for r in table.to_dict("records")]
+    return [
+        {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in r.items()}
+        for r in table.to_dict("records")
+    ]
 
 
 def _rounded(value: Any) -> Any:

@@ -9,7 +9,6 @@ DVC decides what has to run; this file only decides when: a stage starts as soon
 from __future__ import annotations
 
 import argparse
-import ctypes
 import json
 import os
 import re
@@ -20,41 +19,19 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
+from rlnlp.processes import ask, start, stop
 from rlnlp.progress import Durations, clock, kind, log_tail, progress_of
-from rlnlp.runs import LockError, die_with_parent, writer_lock
+from rlnlp.runs import LockError, atomic_write, die_with_parent, writer_lock
 
 LIGHT = ("check", "nb")  # shorter than the start of a process, and at the beginning: they share one
-ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")}
 REPRO = ["dvc", "--wait-for-lock", "repro"]
 SKIPPED = "didn't change, skipping"
-_LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
 
 
 class Stopped(Exception):
     """A signal asked us to end."""
-
-
-def environment() -> dict[str, str]:
-    """Variables for everything started here: this Python first, one thread per process, plain text."""
-    return {
-        **os.environ, **ONE_THREAD, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        "SHELL": "/bin/sh", "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1", "DVC_NO_ANALYTICS": "1",
-    }  # fmt: skip
-
-
-def _die_with_us() -> None:
-    if _LIBC is not None:
-        _LIBC.prctl(1, int(signal.SIGTERM), 0, 0, 0)  # 1 = PR_SET_PDEATHSIG
-
-
-def start(command: list[str], folder: Path, log: Path) -> subprocess.Popen:
-    """Start a command in its own process group, its output into a file; it ends when this process does."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "wb") as out:
-        return subprocess.Popen(
-            [sys.executable, "-m", *command], cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-            env=environment(), start_new_session=True, preexec_fn=_die_with_us,  # noqa: PLW1509 (one system call)
-        )  # fmt: skip
 
 
 def read_graph(dot: str) -> dict[str, set[str]]:
@@ -149,6 +126,7 @@ class Scheduler:
             if lost:
                 print(f"    not started, as they need it: {', '.join(sorted(lost))}", flush=True)
             return
+        keep_lock(self.folder, self.logs.parent)
         self.done.add(job.stage)
         if SKIPPED in job.log.read_text(encoding="utf-8", errors="replace"):
             self.say(f"{job.stage} unchanged")
@@ -158,27 +136,31 @@ class Scheduler:
         self.say(f"{job.stage} done in {clock(seconds)}")
 
 
-def stop(processes: list[subprocess.Popen]) -> None:
-    """End process groups: ask, wait, then force."""
-    for sign, wait in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
-        for process in processes:
-            if process.poll() is None:
-                os.killpg(process.pid, sign)
-        deadline = time.monotonic() + wait
-        while any(p.poll() is None for p in processes) and time.monotonic() < deadline:
-            time.sleep(0.05)
-
-
-def ask(commands: dict[str, list[str]], folder: Path, logs: Path) -> dict[str, str]:
-    """Run commands side by side; their outputs by name. SystemExit with the output of the first that fails."""
-    processes = {name: start(command, folder, logs / f"{name}.log") for name, command in commands.items()}
+def whole(text: str) -> bool:
+    """Whether a dvc.lock says a path and a hash for all it names; DVC writes it in place, so a kill can cut it short."""
     try:
-        for name, process in processes.items():
-            if process.wait():
-                raise SystemExit((logs / f"{name}.log").read_text(encoding="utf-8", errors="replace").strip())
-    finally:
-        stop(list(processes.values()))
-    return {name: (logs / f"{name}.log").read_text(encoding="utf-8") for name in commands}
+        stages = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["stages"]
+        entries = [e for stage in stages.values() for e in [*stage.get("deps", []), *stage.get("outs", [])]]
+        return all("cmd" in stage for stage in stages.values()) and all(e["path"] and e[e["hash"]] for e in entries)
+    except (yaml.YAMLError, LookupError, TypeError, AttributeError):
+        return False
+
+
+def keep_lock(folder: Path, scratch: Path) -> None:
+    """Copy dvc.lock to the scratch folder, if it is whole (another stage may be writing it right now)."""
+    if (lock := folder / "dvc.lock").exists() and whole(text := lock.read_text(encoding="utf-8")):
+        atomic_write(scratch / "dvc.lock", text)
+
+
+def mend_lock(folder: Path, scratch: Path) -> None:
+    """Put the kept copy back where dvc.lock was cut short; without one DVC finds finished work in its run cache."""
+    lock, kept = folder / "dvc.lock", scratch / "dvc.lock"
+    if lock.exists() and not whole(lock.read_text(encoding="utf-8")):
+        print(f"{os.path.relpath(lock)} was cut short when DVC was killed; using the copy from before", flush=True)
+        if kept.exists():
+            atomic_write(lock, kept.read_text(encoding="utf-8"))
+        else:
+            lock.unlink()
 
 
 def changes(said: str) -> set[str]:
@@ -190,6 +172,7 @@ def reproduce(folder: Path, scratch: Path, jobs: int = 2, every: float = 30, che
     """Bring the pipeline of a folder up to date; whether all went well. Raises LockError, Stopped, SystemExit."""
     logs, began = scratch / "logs", time.monotonic()
     with writer_lock(scratch / "reproduce", wait_s=0):
+        mend_lock(folder, scratch)
         values = {"config": ["rlnlp.config", "check", "params.yaml", str(scratch / "checked.txt")]} if check else {}
         status, dag = (
             {"status": ["dvc", "-q", "status", "--json", "dvc.yaml"]},

@@ -1,5 +1,6 @@
 """The report on synthetic results whose truth is planted: does the verdict say what was put in, and nothing more?"""
 
+import dataclasses
 import json
 from functools import partial
 from pathlib import Path
@@ -17,16 +18,28 @@ RUNS = {
         f"{a}_{name}": {"algorithm": a, **values}
         for a in ("ppo", "nlpo")
         for name, values in {
-            "kl_0": {"kl_coef": 0.0}, "kl_small": {"kl_coef": 0.02}, "kl_default": {"kl_coef": 0.05},
-            "kl_large": {"kl_coef": 0.2}, "target_low": {"kl_target": 0.2}, "target_high": {"kl_target": 0.3},
+            "kl_0": {"kl_coef": 0.0},
+            "kl_small": {"kl_coef": 0.02},
+            "kl_default": {"kl_coef": 0.05},
+            "kl_large": {"kl_coef": 0.2},
+            "target_low": {"kl_target": 0.2},
+            "target_high": {"kl_target": 0.3},
         }.items()
     },
 }
-WORDS = "the film was a slow but warm story about two brothers and i liked the music more than the plot .".split()
+TEXT = "the film was a slow but warm story about two brothers and i liked the music more than the plot ."
+WORDS = TEXT.split()
 
 
 def make(
-    folder: Path, conditions=tuple(RUNS), seeds=(1, 2, 3, 4, 5), effect=1.0, nlpo=0.0, nlpo_own=0.06, updates=30, tuned=(0.05, 0.05),
+    folder: Path,
+    conditions=tuple(RUNS),
+    seeds=(1, 2, 3, 4, 5),
+    effect=1.0,
+    nlpo=0.0,
+    nlpo_own=0.06,
+    updates=30,
+    tuned=(0.05, 0.05),
 ) -> SimpleNamespace:
     """A results folder in the pipeline's schema, and the params that name it.
 
@@ -42,8 +55,14 @@ def make(
         hack = effect * (drift > 1) if effect else 0.0
         if effect == 0 and trained and not run["kl_target"]:
             drift = 0.25
-        facts = {"condition": condition, "algorithm": run["algorithm"], "kl_coef": beta, "kl_target": run["kl_target"],
-                 "learning_rate": 1e-3, "updates": run["updates"]}
+        facts = {
+            "condition": condition,
+            "algorithm": run["algorithm"],
+            "kl_coef": beta,
+            "kl_target": run["kl_target"],
+            "learning_rate": 1e-3,
+            "updates": run["updates"],
+        }
         rows, curves, samples = [], [], []
         for seed in seeds:
             shift = 0.03 * np.sin(seed) + rng.normal(0, 0.012)
@@ -53,28 +72,56 @@ def make(
                     own = nlpo_own if run["algorithm"] == "nlpo" and decoding == "own" else 0.02 * (decoding == "top_p")
                     noise = partial(rng.normal, 0)
                     kl = drift * (1 + noise(0.08))
-                    rows.append({
-                        **facts, "seed": seed, "split": split, "decoding": decoding,
-                        "decoding_record": f"max_new_tokens=24, top_p={0.9 if decoding == 'top_p' else 1.0}", "prompts": 256,
-                        "score": gain + shift + own + nlpo * (run["algorithm"] == "nlpo") + noise(0.006),
-                        "score_response": gain + shift + noise(0.01), "judge": 0.5 + 0.35 * min(drift, 0.8) - 0.15 * hack + noise(0.03),
-                        "generation_log_perplexity": 1.85 - own + 1.6 * hack * (1 + noise(0.3)) + noise(0.03),
-                        "kl": kl, "kl_deployed": kl * 0.95, "kl_deployed_per_response": kl * 20, "length": 20.0, "terminated": 0.4,
-                        "distinct_1": 0.08 - 0.03 * hack, "distinct_2": 0.33 - 0.1 * min(drift, 1) - 0.12 * hack + noise(0.01),
-                        "msttr": 0.69 - 0.2 * hack + noise(0.01), "entropy_2": 6.9 - 1.9 * hack + noise(0.05),
-                        "repetition": 0.03 + 0.25 * hack + noise(0.005), "shared_5gram": 0.05 + 0.4 * hack,
-                        "human_log_perplexity": 1.9 + 0.5 * hack + noise(0.02),
-                    })
+                    rows.append(
+                        {
+                            **facts,
+                            "seed": seed,
+                            "split": split,
+                            "decoding": decoding,
+                            "decoding_record": f"max_new_tokens=24, top_p={0.9 if decoding == 'top_p' else 1.0}",
+                            "prompts": 256,
+                            "score": gain + shift + own + nlpo * (run["algorithm"] == "nlpo") + noise(0.006),
+                            "score_response": gain + shift + noise(0.01),
+                            "judge": 0.5 + 0.35 * min(drift, 0.8) - 0.15 * hack + noise(0.03),
+                            "generation_log_perplexity": 1.85 - own + 1.6 * hack * (1 + noise(0.3)) + noise(0.03),
+                            "kl": kl,
+                            "kl_deployed": kl * 0.95,
+                            "kl_deployed_per_response": kl * 20,
+                            "length": 20.0,
+                            "terminated": 0.4,
+                            "distinct_1": 0.08 - 0.03 * hack,
+                            "distinct_2": 0.33 - 0.1 * min(drift, 1) - 0.12 * hack + noise(0.01),
+                            "msttr": 0.69 - 0.2 * hack + noise(0.01),
+                            "entropy_2": 6.9 - 1.9 * hack + noise(0.05),
+                            "repetition": 0.03 + 0.25 * hack + noise(0.005),
+                            "shared_5gram": 0.05 + 0.4 * hack,
+                            "human_log_perplexity": 1.9 + 0.5 * hack + noise(0.02),
+                        }
+                    )
             for update in range(run["updates"]):
                 done = 1 - np.exp(-update / 8)
-                curves.append({
-                    "condition": condition, "seed": seed, "update": update, "objective/score": 0.5 + (gain - 0.5) * done + shift * done + rng.normal(0, 0.012),
-                    "objective/kl": drift * done * (1 + rng.normal(0, 0.06)) + rng.normal(0, 0.004), "objective/kl_coef": beta,
-                })
+                curves.append(
+                    {
+                        "condition": condition,
+                        "seed": seed,
+                        "update": update,
+                        "objective/score": 0.5 + (gain - 0.5) * done + shift * done + rng.normal(0, 0.012),
+                        "objective/kl": drift * done * (1 + rng.normal(0, 0.06)) + rng.normal(0, 0.004),
+                        "objective/kl_coef": beta,
+                    }
+                )
             for i in range(20):
                 words = list(rng.permutation(WORDS))
-                samples.append({"condition": condition, "seed": seed, "example_id": f"test-{i}", "prompt": " ".join(words + words[:9]),
-                                "response": " ".join(words[:12]), "score": float(rng.uniform())})
+                samples.append(
+                    {
+                        "condition": condition,
+                        "seed": seed,
+                        "example_id": f"test-{i}",
+                        "prompt": " ".join(words + words[:9]),
+                        "response": " ".join(words[:12]),
+                        "score": float(rng.uniform()),
+                    }
+                )
         out = folder / "runs" / condition
         write_table(out / "per_seed.csv", rows)
         write_table(out / "curves.csv", curves)
@@ -83,22 +130,60 @@ def make(
         kl = np.abs(rng.normal(drift, 0.3 * drift + 0.02, len(tokens))).tolist()
         rewards = [-beta * k for k in kl]
         rewards[-1] += 0.9
-        atomic_json(out / "episode.json", {
-            "condition": condition, "seed": seeds[0], "example_id": "val-0", "prompt": " ".join(WORDS[:10]), "tokens": tokens, "kl": kl,
-            "rewards": rewards, "advantages": rng.normal(0, 1, len(tokens)).tolist(), "values": [0.5] * len(tokens), "score": 0.9,
-        })
+        atomic_json(
+            out / "episode.json",
+            {
+                "condition": condition,
+                "seed": seeds[0],
+                "example_id": "val-0",
+                "prompt": " ".join(WORDS[:10]),
+                "tokens": tokens,
+                "kl": kl,
+                "rewards": rewards,
+                "advantages": rng.normal(0, 1, len(tokens)).tolist(),
+                "values": [0.5] * len(tokens),
+                "score": 0.9,
+            },
+        )
     for algorithm, beta in zip(("ppo", "nlpo"), tuned):
-        atomic_json(folder / "tune" / f"{algorithm}.json", {
-            "algorithm": algorithm, "learning_rate": 1e-3, "kl_coef": beta, "rule": "highest validation score", "draw": 0,
-            "zero_shot": {"score": 0.5, "generation_log_perplexity": 1.85},
-            "candidates": [{"learning_rate": lr, "kl_coef": b, "score": 0.6, "generation_log_perplexity": 1.8, "kl": 0.2, "eligible": True}
-                           for lr in (5e-4, 1e-3) for b in (0.02, 0.05, 0.1)],
-        })
+        atomic_json(
+            folder / "tune" / f"{algorithm}.json",
+            {
+                "algorithm": algorithm,
+                "learning_rate": 1e-3,
+                "kl_coef": beta,
+                "rule": "highest validation score",
+                "draw": 0,
+                "zero_shot": {"score": 0.5, "generation_log_perplexity": 1.85},
+                "candidates": [
+                    {
+                        "learning_rate": lr,
+                        "kl_coef": b,
+                        "score": 0.6,
+                        "generation_log_perplexity": 1.8,
+                        "kl": 0.2,
+                        "eligible": True,
+                    }
+                    for lr in (5e-4, 1e-3)
+                    for b in (0.02, 0.05, 0.1)
+                ],
+            },
+        )
     for seed in seeds:
-        atomic_json(folder / "models" / f"draw{seed}" / "models.json", {"parameters": {"policy": 284_352}, "bits_per_byte": 0.61 + seed / 100})
-    pairs = {a: [f"{a}_kl_0", f"{a}_kl_default"] for a in ("ppo", "nlpo") if {f"{a}_kl_0", f"{a}_kl_default"} <= set(conditions)}
+        atomic_json(
+            folder / "models" / f"draw{seed}" / "models.json",
+            {"parameters": {"policy": 284_352}, "bits_per_byte": 0.61 + seed / 100},
+        )
+    pairs = {
+        a: [f"{a}_kl_0", f"{a}_kl_default"]
+        for a in ("ppo", "nlpo")
+        if {f"{a}_kl_0", f"{a}_kl_default"} <= set(conditions)
+    }
     return SimpleNamespace(
-        folder=folder, profile="synthetic", seeds=seeds, reports=folder / "reports" / "synthetic",
+        folder=folder,
+        profile="synthetic",
+        seeds=seeds,
+        reports=folder / "reports" / "synthetic",
         kl_report=SimpleNamespace(conditions=tuple(conditions), pairs=pairs),
     )
 
@@ -116,7 +201,9 @@ def test_planted_effect_holds(results):
     _, facts = report.verdict(results)
     for algorithm in ("ppo", "nlpo"):
         assert facts["overall"][algorithm] == {
-            "P01": "holds here", "P01 as published": "holds here", "P03": "holds here",
+            "P01": "holds here",
+            "P01 as published": "holds here",
+            "P03": "holds here",
             "not published": facts["overall"][algorithm]["not published"],
         }
     score = next(r for r in facts["kl_effects"] if r["algorithm"] == "ppo" and r["metric"] == "score")
@@ -151,32 +238,45 @@ def test_few_seeds_give_direction_only(tmp_path, seeds):
     text, facts = report.write(found, tmp_path / "out")
     assert {r["verdict"] for r in facts["kl_effects"]} == {stats.FEW}
     assert all(r["p_permutation"] is None for r in facts["kl_effects"])
-    assert "holds here**" not in text and "fails here**" not in text and "direction only" in text
+    assert "holds here**" not in text and "fails here**" not in text and "direction only: as claimed" in text
     assert "NLPO has no pair" in text and "no adaptive KL target" in text
 
 
 def test_published_numbers_are_shown_with_their_table(results):
     text, facts = report.verdict(results)
-    for number in ("0.605 → 0.847", "33.497 → 40.650", "0.637 → 0.859", "32.667 → 37.553", "0.287 → 0.200", "v2 Table 5"):
+    for number in (
+        "0.605 → 0.847",
+        "33.497 → 40.650",
+        "0.637 → 0.859",
+        "32.667 → 37.553",
+        "0.287 → 0.200",
+        "v2 Table 5",
+    ):
         assert number in text
     assert "2210.01241v2" in facts["published"]["source"]
 
 
 def test_lead_from_decoding_is_called_that(tmp_path):
     """Planted: NLPO gains 0.06 from its own decoding and nothing else."""
-    text, facts = report.verdict(report.load(make(tmp_path, ("ppo_kl_default", "nlpo_kl_default"), nlpo=0.0, nlpo_own=0.15)))
+    text, facts = report.verdict(
+        report.load(make(tmp_path, ("ppo_kl_default", "nlpo_kl_default"), nlpo=0.0, nlpo_own=0.15))
+    )
     assert "lead is due to decoding" in text and "P04: **inconclusive**" in text
     gap = next(r for r in facts["methods"] if r["decoding"] == "own - plain" and r["metric"] == "score")
     assert 0.1 < gap["low"] and gap["high"] < 0.2
 
 
 def test_real_lead_survives_the_same_decoding(tmp_path):
-    text, _ = report.verdict(report.load(make(tmp_path, ("ppo_kl_default", "nlpo_kl_default"), nlpo=0.15, nlpo_own=0.0)))
+    text, _ = report.verdict(
+        report.load(make(tmp_path, ("ppo_kl_default", "nlpo_kl_default"), nlpo=0.15, nlpo_own=0.0))
+    )
     assert "under the same decoding too: **holds here**" in text and "due to decoding" not in text
 
 
 def test_planted_inferiority_fails(tmp_path):
-    text, _ = report.verdict(report.load(make(tmp_path, ("ppo_kl_default", "nlpo_kl_default"), nlpo=-0.15, nlpo_own=0.0)))
+    text, _ = report.verdict(
+        report.load(make(tmp_path, ("ppo_kl_default", "nlpo_kl_default"), nlpo=-0.15, nlpo_own=0.0))
+    )
     assert "NLPO is behind (P04: **fails here**)" in text
 
 
@@ -186,7 +286,9 @@ def test_chosen_kl_coef_is_used_and_a_missing_one_is_named(tmp_path):
     equal, chosen = report.method_pairs(found)
     assert (equal["ppo"], equal["nlpo"]) == ("ppo_kl_default", "nlpo_kl_default")
     assert chosen["ppo"] == "ppo_kl_small" and chosen["nlpo"] in ("nlpo_kl_default", "nlpo_kl_large")
-    assert "NLPO: validation chose 0.1, which was not run" in chosen["note"] and "PPO" not in chosen["note"].replace("NLPO", "")
+    assert "NLPO: validation chose 0.1, which was not run" in chosen["note"] and "PPO" not in chosen["note"].replace(
+        "NLPO", ""
+    )
 
 
 def test_dose_response_slope_is_least_squares(results):
@@ -204,7 +306,7 @@ def test_targets_reached_or_not(results):
     assert set(table.state) == {"reached"}
     curves = results.curves.copy()
     curves.loc[curves.condition == "ppo_target_low", "objective/kl"] *= 0.5
-    halved = report.Results(**{**results.__dict__, "curves": curves})
+    halved = dataclasses.replace(results, curves=curves)
     assert report.targets(halved).set_index("condition").state["ppo_target_low"] == "below"
 
 
@@ -212,7 +314,15 @@ def test_same_results_same_bytes(results, tmp_path):
     for name in ("one", "two"):
         report.write(report.load(results.params), tmp_path / name)
     files = sorted(p.name for p in (tmp_path / "one").iterdir())
-    assert files == ["curves_kl.csv", "curves_score.csv", "metrics.json", "per_seed.csv", "samples.md", "verdict.json", "verdict.md"]
+    assert files == [
+        "curves_kl.csv",
+        "curves_score.csv",
+        "metrics.json",
+        "per_seed.csv",
+        "samples.md",
+        "verdict.json",
+        "verdict.md",
+    ]
     for name in files:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     flat = json.loads((tmp_path / "one" / "metrics.json").read_text())
@@ -241,8 +351,14 @@ def test_samples_show_twenty_each_and_short_prompts(results):
 
 
 def test_text_in_samples_cannot_become_markup(results):
-    line = {"seed": 1, "example_id": "x", "prompt": "<script>alert(1)</script>", "response": "*a* | [b](c)", "score": 1.0}
-    found = report.Results(**{**results.__dict__, "samples": {"ppo_kl_0": [line]}})
+    line = {
+        "seed": 1,
+        "example_id": "x",
+        "prompt": "<script>alert(1)</script>",
+        "response": "*a* | [b](c)",
+        "score": 1.0,
+    }
+    found = dataclasses.replace(results, samples={"ppo_kl_0": [line]})
     assert "<script>" not in report.samples_markdown(found) and "<script>" not in report.samples_html(found)
     assert r"\*a\* \| \[b\](c)" in report.samples_markdown(found)
     assert "Not run in this profile." in report.samples_markdown(found)
@@ -275,6 +391,12 @@ def test_report_without_a_judge(tmp_path):
     found.per_seed["judge"] = None
     text, facts = report.write(found, tmp_path / "out")
     assert "No held-out judge" in text and not any(r["metric"] == "judge" for r in facts["kl_effects"])
+
+
+def test_chosen_pair_that_is_also_an_equal_pair_is_tested_once(results):
+    assert not report.methods(results).duplicated(["ppo", "nlpo", "decoding", "metric"]).any()
+    assert [p["kind"] for p in report.method_pairs(results)].count("chosen on validation") == 1
+    assert len(report.headline(results)) == 1
 
 
 def test_tables_for_people(results):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rlnlp.progress import Durations, clock, log_tail, progress_of
-from rlnlp.reproduce import Scheduler, read_graph, reproduce
+from rlnlp.reproduce import Scheduler, keep_lock, mend_lock, read_graph, reproduce, whole
 from rlnlp.runs import LockError, writer_lock
 
 TOY = """
@@ -152,6 +152,25 @@ def test_an_unknown_profile_is_named(tmp_path):
         [sys.executable, "-m", "rlnlp.reproduce", "smok"], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 2 and "no profile 'smok'" in done.stderr and "mini, smoke" in done.stderr
+
+
+def test_a_lock_cut_short_by_a_kill_is_mended(tmp_path, capsys):
+    entry = "    cmd: x\n    deps:\n    - path: a\n      hash: md5\n      md5: 12\n      size: 1\n"
+    text = "schema: '2.0'\nstages:\n  one:\n" + entry + "  two:\n" + entry
+    lock = tmp_path / "dvc.lock"
+    bad = [n for n in range(len(text)) if not whole(text[:n])]
+    assert whole(text) and {text.index("path: a"), text.rindex("path: a") + 5, text.rindex("hash")} <= set(bad)
+    lock.write_text(text)
+    keep_lock(tmp_path, tmp_path / "s")
+    for n in bad:
+        lock.write_text(text[:n])
+        keep_lock(tmp_path, tmp_path / "s")  # a part is never kept
+        mend_lock(tmp_path, tmp_path / "s")
+        assert lock.read_text() == text
+    assert "cut short" in capsys.readouterr().out
+    lock.write_text(text[: bad[-1]])
+    mend_lock(tmp_path, tmp_path / "none")
+    assert not lock.exists()
 
 
 # parts ---------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,303 @@
+"""A condition end to end on tiny models: reuse, resume after SIGKILL, bring your own, clear failures."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from rlnlp import config, data, experiment, pretrain, runs
+from rlnlp.learners.ppo import TrainingError
+
+REPOSITORY = Path(__file__).parent.parent
+SMALL = {
+    "root": ".", "profile": "tests", "draws": [1, 2], "seeds": [1],
+    "task": {
+        "language_model_reviews": 60, "language_model_validation_reviews": 8, "evaluator_reviews": 60, "reward_reviews": 40,
+        "reward_validation_reviews": 10, "judge_reviews": 10, "train_prompts": 24, "validation_prompts": 8, "test_prompts": 8,
+    },
+    "language_model": {"steps": 3, "width": 16}, "reward_model": {"width": 16},
+    "learner": {"updates": 12, "episodes_per_update": 8}, "sampling": {"max_new_tokens": 6}, "tune": {"draw": 1},
+}
+
+
+def write_params(folder: Path, **changes) -> Path:
+    """The smoke profile's values, made smaller still."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML()
+    values = yaml.load((REPOSITORY / "profiles" / "smoke" / "params.yaml").read_text())
+    for source in (SMALL, changes):
+        for key, value in source.items():
+            values[key] = {**values[key], **value} if isinstance(value, dict) else value
+    path = folder / "params.yaml"
+    with open(path, "w") as file:
+        yaml.dump(values, file)
+    return path
+
+
+def build(folder: Path) -> config.Params:
+    params = config.load(folder / "params.yaml")
+    for draw in params.draws:
+        data.build(params, draw, folder / "data" / f"draw{draw}")
+        pretrain.build(params, draw, folder / "data" / f"draw{draw}", folder / "models" / f"draw{draw}", params.scratch)
+    for algorithm in ("ppo", "nlpo"):
+        runs.atomic_json(folder / "tune" / f"{algorithm}.json", {"learning_rate": 3e-3})
+    return params
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("built")
+    write_params(folder)
+    build(folder)
+    return folder
+
+
+@pytest.fixture
+def world(built, tmp_path) -> Path:
+    """A copy of the built folder, to spoil freely."""
+    shutil.copytree(built, tmp_path / "world", ignore=shutil.ignore_patterns(".scratch"))
+    return tmp_path / "world"
+
+
+def run(folder: Path, condition: str = "ppo_kl_default", seed: int = 1) -> Path:
+    params = config.load(folder / "params.yaml")
+    return experiment.run_seed(params, condition, seed, experiment.chosen(params, params.runs[condition]["algorithm"]))
+
+
+@pytest.fixture
+def trainings(monkeypatch) -> list[str]:
+    """Labels of every training that really happens."""
+    seen, real = [], experiment.train
+    monkeypatch.setattr(experiment, "train", lambda *a: seen.append(a[-1]) or real(*a))
+    return seen
+
+
+def test_results_are_complete_and_the_policy_loads_in_transformers(world):
+    from transformers import pipeline
+
+    params = config.load(world / "params.yaml")
+    out = world / "runs" / "nlpo_target"
+    experiment.run_condition(params, "nlpo_target", out)
+    rows = runs.read_table(out / "per_seed.csv")
+    assert [(r["split"], r["decoding"]) for r in rows] == [(s, d) for s in ("validation", "test") for d in ("plain", "top_p", "own")]
+    own, top_p = rows[5], rows[4]
+    assert "mask_top_p=0.9" in own["decoding_record"] and "mask" not in top_p["decoding_record"]
+    for row in rows:
+        assert 0 <= row["score"] <= 1 and row["kl"] >= -1e-6 and row["generation_log_perplexity"] > 0
+    assert len(runs.read_table(out / "curves.csv")) == 12
+    samples = [json.loads(line) for line in (out / "samples.jsonl").read_text().splitlines()]
+    assert samples and set(samples[0]) == {"condition", "seed", "example_id", "prompt", "response", "score"}
+    episode = json.loads((out / "episode.json").read_text())
+    assert len(episode["tokens"]) == len(episode["rewards"]) == len(episode["kl"]) > 0
+    folder = out / "policy_seed1"
+    assert {p.name for p in folder.iterdir()} >= {"model.safetensors", "tokenizer.json", "generation_config.json", "README.md"}
+    assert not [p for p in folder.rglob("*") if p.suffix in (".bin", ".pt", ".pkl")]
+    text = pipeline("text-generation", str(folder))(samples[0]["prompt"], max_new_tokens=5)[0]["generated_text"]
+    assert text.startswith(samples[0]["prompt"].split()[0])
+
+
+def test_zero_updates_is_the_base_model(world):
+    rows = runs.read_table(run(world, "zero_shot") / "per_seed.csv")
+    assert all(abs(row["kl"]) < 1e-6 for row in rows)
+    plain, truncated = rows[0], rows[1]
+    assert abs(plain["kl_deployed"]) < 1e-6 < truncated["kl_deployed"]  # a truncated decoding is another distribution
+
+
+def test_a_finished_seed_is_reused(world, trainings):
+    first = run(world)
+    before = {p.name: p.read_bytes() for p in first.iterdir() if p.is_file()}
+    assert run(world) == first and len(trainings) == 1
+    assert before == {p.name: p.read_bytes() for p in first.iterdir() if p.is_file()}
+
+
+def change_value(folder):
+    write_params(folder, learner={**SMALL["learner"], "clip": 0.3})
+
+
+def change_data(folder):
+    path = folder / "data" / "draw1" / "prompts_train.jsonl"
+    path.write_text(path.read_text().replace("the", "a", 1))
+
+
+def change_weights(part):
+    def change(folder):
+        from safetensors.torch import load_file, save_file
+
+        path = folder / "models" / "draw1" / part / "model.safetensors"
+        weights = load_file(path)
+        name = max(weights, key=lambda n: weights[n].numel())
+        weights[name] = weights[name] * 1.01
+        save_file(weights, path, metadata={"format": "pt"})
+
+    return change
+
+
+def change_code(folder):
+    """A package file that a run uses gets another comment."""
+    real = runs.package_files
+
+    def files(*names, **more):
+        copied = []
+        for path in real(*names, **more):
+            if path.name == "losses.py":
+                other = folder / "rlnlp" / "losses.py"
+                other.parent.mkdir(exist_ok=True)
+                other.write_text(path.read_text() + "\n# changed\n")
+                path = other
+            copied.append(path)
+        return copied
+
+    return files
+
+
+@pytest.mark.parametrize("change", [change_value, change_data, change_weights("policy"), change_weights("reward"), change_weights("evaluator")])
+def test_whatever_decides_a_result_makes_it_run_again(world, trainings, change):
+    first = run(world)
+    change(world)
+    assert run(world) != first and len(trainings) == 2
+
+
+def test_a_changed_package_file_makes_it_run_again_and_an_unused_one_does_not(world, trainings, monkeypatch):
+    first = run(world)
+    used = {p.name for p in runs.package_files("rlnlp.experiment")}
+    assert {"losses.py", "models.py", "rollout.py", "rewards.py", "evaluation.py"} <= used
+    assert not used & {"figures.py", "report.py", "stats.py", "reproduce.py"}
+    monkeypatch.setattr(runs, "package_files", change_code(world))
+    assert run(world) != first and len(trainings) == 2
+
+
+def test_a_new_seed_trains_only_itself(world, trainings):
+    out = world / "runs" / "ppo_kl_0"
+    experiment.run_condition(config.load(world / "params.yaml"), "ppo_kl_0", out)
+    old = (out / "per_seed.csv").read_text()
+    write_params(world, seeds=[1, 2])
+    experiment.run_condition(config.load(world / "params.yaml"), "ppo_kl_0", out)
+    assert trainings == ["ppo_kl_0 seed 1", "ppo_kl_0 seed 2"]
+    assert (out / "per_seed.csv").read_text().startswith(old.rstrip("\n"))
+
+
+RUN = "import sys; from rlnlp import config, experiment as e, runs; runs.die_with_parent(); p = config.load(sys.argv[1]); " \
+      "e.setup(p); e.run_condition(p, sys.argv[2], p.folder / 'runs' / sys.argv[2])"  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("condition", ["nlpo_target"])
+def test_killed_at_any_moment_the_tables_are_the_same(world, condition):
+    """SIGKILL four times at different points of training, then let it finish; compare with an uninterrupted run."""
+    write_params(world, learner={**SMALL["learner"], "updates": 25})
+    whole = world.parent / "whole"
+    shutil.copytree(world, whole)
+    command = [sys.executable, "-c", RUN, "params.yaml", condition]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    subprocess.run(command, cwd=whole, check=True, timeout=250, **quiet)
+    scratch = world / ".scratch" / "tests" / "runs" / condition
+    killed_at = []
+    for updates in (5, 10, 15, 20):
+        process = subprocess.Popen(command, cwd=world, **quiet)
+        states = set()
+        while process.poll() is None:
+            states |= set(scratch.glob("*/checkpoint/state-*"))
+            newest = max((int(re.search(r"state-0*(\d+)", p.name)[1]) for p in states), default=0)
+            if newest >= updates // 5:
+                break
+            time.sleep(0.02)
+        if process.poll() is None:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            killed_at.append(updates)
+        assert not (world / "runs" / condition).exists()
+    assert len(killed_at) >= 2
+    subprocess.run(command, cwd=world, check=True, timeout=250, **quiet)
+    for name in ("per_seed.csv", "curves.csv", "samples.jsonl", "episode.json"):
+        assert (world / "runs" / condition / name).read_bytes() == (whole / "runs" / condition / name).read_bytes(), name
+
+
+def test_bring_your_own_model_reward_and_prompts(world, monkeypatch):
+    """Three settings: a model folder, a reward function and a CSV of prompts; nothing of ours is used for them."""
+    from tests.tiny import gpt2
+
+    monkeypatch.chdir(world)  # the pipeline's stages run in the profile's folder
+    tokenizer = pretrain.train_tokenizer(kind="word", words=["hello", "world", "good", "bad", "."])
+    model = gpt2(len(tokenizer))
+    model.generation_config.eos_token_id = model.config.eos_token_id = tokenizer.eos_token_id
+    model.generation_config.pad_token_id = model.config.pad_token_id = tokenizer.pad_token_id
+    pretrain.save(world / "mine", model, tokenizer, "# mine")
+    (world / "mine.py").write_text("def goodness(prompts, responses, references, meta):\n    return [float(r.count('good')) for r in responses]\n")
+    (world / "mine.csv").write_text("prompt,reference\n" + "".join(f"hello world {'good ' * (1 + i % 4)}{'bad ' * (i // 4)},good .\n" for i in range(40)))
+    write_params(world, bring={"model": "mine", "reward": "mine.py:goodness", "prompts": "mine.csv"}, draws=[1])
+    for name in ("data", "models"):
+        shutil.rmtree(world / name)
+    params = build(world)
+    assert "source.json" in {p.name for p in (world / "models" / "draw1" / "policy").iterdir()}
+    final = experiment.run_seed(params, "ppo_kl_0", 1, {"learning_rate": 1e-2})
+    samples = json.loads((final / "samples.json").read_text())
+    assert all(s["prompt"].startswith("hello world") for s in samples)
+    assert all(s["score"] == s["response"].count("good") for s in samples)
+    curve = [row["objective/score"] for row in runs.read_table(final / "curves.csv")]
+    assert max(curve[-3:]) > curve[0]
+
+
+def test_a_reward_that_turns_nan_names_update_examples_and_checkpoint(world):
+    (world / "bad.py").write_text(
+        "calls = []\ndef nan_later(prompts, responses, references, meta):\n    calls.append(1)\n"
+        "    return [float('nan') if len(calls) > 9 else 1.0 for _ in responses]\n"
+    )
+    write_params(world, bring={"reward": "bad.py:nan_later"})
+    params = config.load(world / "params.yaml")
+    for draw in params.draws:
+        pretrain.build(params, draw, world / "data" / f"draw{draw}", world / "models" / f"draw{draw}", params.scratch)
+    with pytest.raises(TrainingError) as error:
+        run(world)
+    message = str(error.value)
+    assert re.search(r"ppo_kl_default seed 1: update 8: .*nan_later.*draw1/prompts_train/\d+", message, re.S), message
+    assert re.search(r"Last good checkpoint: update 5, in .*checkpoint", message)
+
+
+@pytest.mark.parametrize(
+    "spoil, message",
+    [
+        (lambda w: shutil.rmtree(w / "models" / "draw1"), r"models/draw1: no such folder; run the stage models@1"),
+        (lambda w: (w / "data/draw1/prompts_train.jsonl").write_text(""), r"prompts_train"),
+        (lambda w: (w / "tune/ppo.json").unlink(), r"tune/ppo.json: no such file; run the stage tune@ppo"),
+    ],
+)
+def test_what_is_missing_is_said_before_training(world, trainings, spoil, message):
+    spoil(world)
+    with pytest.raises((FileNotFoundError, ValueError), match=message):
+        run(world)
+    assert not trainings
+
+
+def test_tune_tries_the_same_grid_and_records_its_rule(world):
+    write_params(world, tune={"learning_rates": [1e-3, 1e-2], "kl_coefs": [0.05, 0.2], "updates": 2, "draw": 1})
+    params, chosen = config.load(world / "params.yaml"), {}
+    for algorithm in ("ppo", "nlpo"):
+        chosen[algorithm] = experiment.tune(params, algorithm, world / "tune" / f"{algorithm}.json")
+        record = json.loads((world / "tune" / f"{algorithm}.json").read_text())
+        assert record == chosen[algorithm] and record["rule"] == experiment.TUNE_RULE
+        eligible = [c for c in record["candidates"] if c["eligible"]]
+        pool = eligible or record["candidates"]
+        best = max(pool, key=lambda c: c["score"]) if eligible else min(pool, key=lambda c: c["generation_log_perplexity"])
+        assert (record["learning_rate"], record["kl_coef"]) == (best["learning_rate"], best["kl_coef"])
+    grids = [[(c["learning_rate"], c["kl_coef"]) for c in chosen[a]["candidates"]] for a in chosen]
+    assert grids[0] == grids[1] == [(1e-3, 0.05), (1e-3, 0.2), (1e-2, 0.05), (1e-2, 0.2)]
+
+
+def test_the_first_evaluation_numbers_are_torch_deterministic():
+    params = config.load(REPOSITORY / "params.yaml")
+    threads = torch.get_num_threads()
+    experiment.setup(params)
+    assert torch.are_deterministic_algorithms_enabled() and torch.get_num_threads() == params.threads
+    torch.use_deterministic_algorithms(False)
+    torch.set_num_threads(threads)
