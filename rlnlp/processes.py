@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")}
-_LIBC = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
+# looked up here, because between fork and exec only a bare call is safe
+_PRCTL = ctypes.CDLL(None).prctl if sys.platform.startswith("linux") else None
 
 
 def environment() -> dict[str, str]:
@@ -23,8 +24,8 @@ def environment() -> dict[str, str]:
 
 
 def _die_with_us() -> None:
-    if _LIBC is not None:
-        _LIBC.prctl(1, int(signal.SIGTERM), 0, 0, 0)  # 1 = PR_SET_PDEATHSIG
+    if _PRCTL is not None:
+        _PRCTL(1, int(signal.SIGTERM), 0, 0, 0)  # 1 = PR_SET_PDEATHSIG
 
 
 def start(command: list[str], folder: Path, log: Path) -> subprocess.Popen:

@@ -748,7 +748,15 @@ def models_table(results: Results) -> pd.DataFrame:
     return pd.DataFrame(
         {
             f"seed {seed}": {
-                k: "yes" if v is True else "no" if v is False else f"{v:,}" if isinstance(v, int) else f"{v:.4g}" if isinstance(v, float) else str(v)
+                k: "yes"
+                if v is True
+                else "no"
+                if v is False
+                else f"{v:,}"
+                if isinstance(v, int)
+                else f"{v:.4g}"
+                if isinstance(v, float)
+                else str(v)
                 for k, v in _flat(facts).items()
             }
             for seed, facts in results.models.items()
