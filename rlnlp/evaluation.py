@@ -6,7 +6,7 @@ In: a policy, prompts, a ``Decoding``, scorers. Out: one flat row of metrics and
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import torch
@@ -46,18 +46,18 @@ class Decoding:
 
 
 def generate(
-    policy: PreTrainedModel, prompts: Prompts, decoding: Decoding, seed: int, batch_size: int,
+    policy: PreTrainedModel, prompts: Prompts, decoding: Decoding, stream: str, batch_size: int,
     mask_model: PreTrainedModel | None = None,
 ) -> list[Rollout]:
-    """Responses to every prompt, in batches; the random stream depends on ``seed`` and the batch alone, so that two
-    policies compared under one seed get the same random numbers."""
+    """Responses to every prompt, in batches; the random numbers depend on the name ``stream`` and the batch alone, so
+    that two policies compared on one stream get the same ones."""
     masked = decoding.mask_top_p is not None
     if masked and mask_model is None:
         raise ValueError(f"decoding {decoding.name!r} needs a mask model and none was given")
     settings = sampling_from(policy, decoding.max_new_tokens, decoding.temperature, decoding.min_new_tokens)
     return [
         sample(
-            policy, take(prompts, rows), settings, generator(seed, "evaluation", int(rows[0])),
+            policy, take(prompts, rows), settings, generator("evaluation", stream, int(rows[0])),
             truncation(decoding.top_k, decoding.top_p),
             mask_model if masked else None,
             top_p(decoding.mask_top_p, decoding.mask_min_tokens) if masked else None,
@@ -73,25 +73,25 @@ def evaluate(
     prompts: Prompts,
     tokenizer: PreTrainedTokenizerBase,
     reward: Callable,
+    alone: Callable | None,
     judge: Callable | None,
     decoding: Decoding,
-    seed: int,
+    stream: str,
     batch_size: int = 64,
     mask_model: PreTrainedModel | None = None,
 ) -> tuple[dict[str, float], list[str], Tensor]:
     """Returns (row, responses, scores [B]).
 
-    score / score_response: the reward model on prompt + response, as published, and on the response alone
+    score / score_response: the reward on prompt + response, as published, and, by ``alone``, on the response alone
     judge: a scorer nobody trained on, on the response (told where the prompt stopped); None where there is no judge
     generation_log_perplexity: nats per token of the responses under ``evaluator``, a language model that took no part
     kl / kl_deployed: exact KL to the reference per token in nats, of the bare policy and of the decoding's distribution
     kl_deployed_per_response: the latter summed over each response
     distinct_1, distinct_2, msttr, entropy_2, repetition, shared_5gram, length, terminated: see ``metrics``
     """
-    rollouts = generate(policy, prompts, decoding, seed, batch_size, mask_model)
+    rollouts = generate(policy, prompts, decoding, stream, batch_size, mask_model)
     responses = [text for rollout in rollouts for text in decode(rollout, tokenizer)]
     scores, _ = evaluate_reward(reward, prompts, responses)
-    alone, _ = evaluate_reward(reward, replace(prompts, texts=[""] * len(prompts)), responses)
     nll, raw, deployed, tokens, ended = 0.0, 0.0, 0.0, 0, 0
     for rollout in rollouts:
         nll -= score_tokens(evaluator, rollout).sum().item()
@@ -101,7 +101,7 @@ def evaluate(
         ended += int(rollout.terminated.sum())
     row = {
         "score": scores.mean().item(),
-        "score_response": alone.mean().item(),
+        "score_response": None if alone is None else evaluate_reward(alone, prompts, responses)[0].mean().item(),
         "judge": None if judge is None else float(np.mean(judge(responses, prompts.texts))),
         "generation_log_perplexity": nll / tokens,
         "kl": raw / tokens,

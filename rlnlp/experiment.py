@@ -23,13 +23,13 @@ from . import checkpoint, classify, data, models, pretrain, runs
 from .config import Params
 from .evaluation import Decoding, evaluate, human_log_perplexity
 from .learners.ppo import TrainingError
-from .rewards import RewardError, check_function, classifier_reward, evaluate_reward, load_function
+from .rewards import check_function, classifier_reward, evaluate_reward, load_function
 from .rollout import decode
 from .settings import Settings
 from .types import Experience, Prompts, Rollout, take, to
 
 SAVE_EVERY = 5  # updates between checkpoints: a kill costs at most this much work
-SETTINGS_READ = ("bring", "task", "reward_model.positive_label", "reward_model.include_prompt", "evaluation", "threads", "device")
+SETTINGS_READ = ("bring", "mirror", "task", "reward_model", "evaluation", "threads", "device")
 
 
 def setup(params: Params) -> None:
@@ -49,6 +49,7 @@ class Draw:
     evaluator: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     reward: Callable
+    alone: Callable | None  # the reward of a response without its prompt, where the reward is a classifier
     judge: Callable | None
     data: Path
     prompt_tokens: int
@@ -65,30 +66,32 @@ def load_draw(params: Params, draw: int) -> Draw:
             raise FileNotFoundError(f"{folder}: no such folder; run the stage {stage}@{draw} first (make reproduce)")
     policy, tokenizer = models.load(pretrain.locate(trained, "policy", params.mirror), params.device)
     evaluator, _ = models.load(pretrain.locate(trained, "evaluator", params.mirror), params.device)
-    reward = load_reward(params, trained, data.load_prompts(texts, "train", tokenizer, params.task.prompt_tokens, n=2))
+    reward, alone = load_reward(params, trained, data.load_prompts(texts, "train", tokenizer, params.task.prompt_tokens, n=2))
     judge = classify.load_judge(trained / "judge") if (trained / "judge" / "judge.json").is_file() else None
-    draw = Draw(policy, evaluator, tokenizer, reward, judge, texts, params.task.prompt_tokens)
+    draw = Draw(policy, evaluator, tokenizer, reward, alone, judge, texts, params.task.prompt_tokens)
     if context := getattr(policy.config, "n_positions", None) or getattr(policy.config, "max_position_embeddings", None):
         for split in ("train", "validation", "test"):
             data.check_context(draw.prompts(split), params.sampling.max_new_tokens, context)
     return draw
 
 
-def load_reward(params: Params, trained: Path, examples: Prompts) -> Callable:
+def load_reward(params: Params, trained: Path, examples: Prompts) -> tuple[Callable, Callable | None]:
     """The reward function a run optimises: brought by the user (file.py:function, or a classifier) or the draw's classifier.
 
-    A user's function is called once on ``examples`` before anything is trained.
+    A user's function is called once on ``examples`` before anything is trained. The second is the same classifier on
+    the response alone; None for a function, which is never called with a prompt it was not made for.
     """
     source = pretrain.locate(trained, "reward", params.mirror)
     if ".py:" in source:
         file, name = source.rsplit(":", 1)
         function = load_function(f"{(params.folder / file).resolve()}:{name}")
         check_function(function, examples)
-        return function
+        return function, None
     settings = params.reward_model
-    return classifier_reward(
-        source, label=settings.positive_label, include_prompt=settings.include_prompt, max_tokens=settings.max_tokens,
-        device=params.device,
+    common = {"label": settings.positive_label, "max_tokens": settings.max_tokens, "device": params.device}
+    return (
+        classifier_reward(source, include_prompt=settings.include_prompt, **common),
+        classifier_reward(source, include_prompt=False, **common),
     )
 
 
@@ -130,10 +133,11 @@ def train(
             if state.update % SAVE_EVERY == 0 or state.update == config.updates:
                 tensors, numbers = checkpoint.pack(state)
                 runs.save_state(folder / "checkpoint", tensors, {"numbers": numbers, "curve": curve})
-    except (TrainingError, RewardError) as error:
+    except (TrainingError, ValueError) as error:  # RewardError and failed checks of records are ValueErrors
         what = str(error) if isinstance(error, TrainingError) else f"update {state.update + 1}: {error}"
         last = state.update - state.update % SAVE_EVERY
-        raise TrainingError(f"{label}: {what}. Last good checkpoint: update {last}, in {folder / 'checkpoint'}") from error
+        kept = f"update {last}, in {folder / 'checkpoint'}" if last else "none yet"
+        raise TrainingError(f"{label}: {what}. Last good checkpoint: {kept}") from error
     finally:
         progress.close()
     return state, curve
@@ -158,8 +162,8 @@ def evaluate_state(params: Params, algorithm: str, config: Settings, draw: Draw,
             record = decoding.record()
             if record not in done:
                 done[record] = evaluate(
-                    state.policy, state.reference, draw.evaluator, prompts, draw.tokenizer, draw.reward, draw.judge,
-                    decoding, seed, settings.batch_size, getattr(state, "mask_model", None),
+                    state.policy, state.reference, draw.evaluator, prompts, draw.tokenizer, draw.reward, draw.alone,
+                    draw.judge, decoding, f"{seed}/{split}", settings.batch_size, getattr(state, "mask_model", None),
                 )
             row, responses, scores = done[record]
             rows.append({
@@ -272,7 +276,7 @@ def tune(params: Params, algorithm: str, out: Path) -> dict:
             "learning_rate": learning_rate, "kl_coef": kl_coef, "kl_target": 0.0, "updates": settings.updates,
         }
         config = params.algorithm_config(algorithm, **params.sampling.model_dump(), **changes)
-        seed = settings.draw
+        seed = 1000 + settings.draw  # random numbers of its own, also where the draw is one of the seeds
         key = fingerprint(params, settings.draw, {"tune": algorithm, "seed": seed, **config.model_dump()})
         name = "zero-shot" if zero_shot else f"lr{learning_rate:g}-kl{kl_coef:g}"
         folder = params.scratch / "tune" / algorithm / f"{name}-{key[:16]}"
@@ -303,7 +307,12 @@ def tune(params: Params, algorithm: str, out: Path) -> dict:
 def fingerprint(params: Params, draw: int, settings: dict) -> str:
     """Hash of all that decides a run's numbers: settings read, package files used, the draw's data and models."""
     brought = [Path(params.folder / params.bring.reward.rsplit(":", 1)[0])] if ".py:" in params.bring.reward else []
-    folders = [params.folder / "data" / f"draw{draw}", params.folder / "models" / f"draw{draw}"]
+    trained = params.folder / "models" / f"draw{draw}"
+    folders = [params.folder / "data" / f"draw{draw}", trained]
+    for part in ("policy", "evaluator", "reward"):  # a brought model is used where it is: its content counts
+        place = Path(pretrain.locate(trained, part, params.mirror)) if (trained / part).is_dir() else trained
+        if place.is_dir() and trained not in (place, *place.parents):
+            folders.append(place)
     return runs.fingerprint(
         {**params.pick(*SETTINGS_READ), **settings},
         files=[*runs.package_files("rlnlp.experiment", *(f"rlnlp.learners.{a}" for a in ("ppo", "nlpo"))), *brought], folders=folders,

@@ -110,19 +110,36 @@ def words(texts: list[str]) -> float:
     return sum(lengths(texts)) / len(texts) if texts else 0.0
 
 
-def diversity(texts: list[str]) -> dict[str, float]:
-    """All of the above at their usual settings, as one row of a table."""
+def first_words(texts: list[str], budget: int) -> list[str]:
+    """The texts cut where ``budget`` words are reached; all of them if they have fewer."""
+    out, left = [], budget
+    for text in texts:
+        if left <= 0:
+            break
+        cut = text.split()[:left]
+        left -= len(cut)
+        out.append(" ".join(cut))
+    return out
+
+
+def diversity(texts: list[str], budget: int = 2000) -> dict[str, float]:
+    """All of the above at their usual settings, as one row of a table.
+
+    distinct, entropy and unique depend on how much text there is, and a policy can change that by its length: they are
+    taken over the first ``budget`` words of all texts together (over all words, if there are fewer).
+    """
+    everything, texts = texts, first_words(texts, budget)
     return {
         "distinct_1": distinct(texts, 1),
         "distinct_2": distinct(texts, 2),
-        "msttr": msttr(texts),
+        "msttr": msttr(everything),
         "entropy_1": entropy(texts, 1),
         "entropy_2": entropy(texts, 2),
         "unique_1": unique(texts, 1),
         "unique_2": unique(texts, 2),
-        "repetition": repetition(texts),
-        "shared_5gram": shared(texts),
-        "words": words(texts),
+        "repetition": repetition(everything),
+        "shared_5gram": shared(everything),
+        "words": words(everything),
     }
 
 

@@ -19,6 +19,9 @@ from transformers import (
 from .types import Prompts, Rollout, Sampling
 
 
+CHUNK = 4096  # positions whose logits over the whole vocabulary are in memory at once, where no gradient is needed
+
+
 def load(folder: str | Path, device: str = "cpu") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """A language model (causal or encoder-decoder, in evaluation mode, fp32) and its tokenizer.
 
@@ -141,8 +144,11 @@ def scatter(values: Tensor, mask: Tensor) -> Tensor:
 @torch.no_grad()
 def score_tokens(model: PreTrainedModel, rollout: Rollout) -> Tensor:
     """Log-probabilities [B, T] in nats of the response tokens under the bare model (temperature 1, no mask)."""
-    logits = head(model, hidden_states(model, rollout)[rollout.mask])
-    return scatter(chosen_logprobs(logits.float(), rollout.responses[rollout.mask]), rollout.mask)
+    hidden, tokens = hidden_states(model, rollout)[rollout.mask], rollout.responses[rollout.mask]
+    parts = [
+        chosen_logprobs(head(model, h).float(), t) for h, t in zip(hidden.split(CHUNK), tokens.split(CHUNK), strict=True)
+    ]
+    return scatter(torch.cat(parts), rollout.mask)
 
 
 @torch.no_grad()
@@ -152,14 +158,22 @@ def exact_kl(policy: PreTrainedModel, reference: PreTrainedModel, rollout: Rollo
     Returns (raw, deployed): the bare policy's, and that of the distribution which generated the rollout (tempered,
     truncated, renormalised), each against the bare reference. KL(reference || reference) is 0 in both.
     """
-    logits = head(policy, hidden_states(policy, rollout)[rollout.mask]).float()
-    ref = head(reference, hidden_states(reference, rollout)[rollout.mask]).float().log_softmax(-1)
 
-    def kl(p_logits: Tensor) -> Tensor:
-        p = p_logits.log_softmax(-1)
+    def kl(logits: Tensor, ref: Tensor) -> Tensor:
+        p = logits.log_softmax(-1)
         return torch.where(p > -torch.inf, p.exp() * (p - ref), torch.zeros_like(p)).sum(-1)  # 0 log 0 = 0
 
-    return scatter(kl(logits), rollout.mask), scatter(kl(behavior_logits(logits, rollout)), rollout.mask)
+    mask = rollout.mask
+    steps = mask.nonzero()[:, 1]
+    allowed = None if rollout.allowed is None else rollout.allowed.unpack(mask)
+    mine, theirs = hidden_states(policy, rollout)[mask], hidden_states(reference, rollout)[mask]
+    raw, deployed = [], []
+    for rows in torch.arange(len(steps), device=mask.device).split(CHUNK):
+        logits, ref = head(policy, mine[rows]).float(), head(reference, theirs[rows]).float().log_softmax(-1)
+        raw.append(kl(logits, ref))
+        kept = None if allowed is None else allowed[rows]
+        deployed.append(kl(restrict(logits, rollout.sampling, steps[rows], kept), ref))
+    return scatter(torch.cat(raw), mask), scatter(torch.cat(deployed), mask)
 
 
 class ValueModel(nn.Module):

@@ -16,10 +16,15 @@ _PRCTL = ctypes.CDLL(None).prctl if sys.platform.startswith("linux") else None
 
 
 def environment() -> dict[str, str]:
-    """Variables for everything started here: this Python first, one thread per process, plain text."""
+    """Variables for everything started here: this Python first, one thread per process, plain text.
+
+    A relative $RLNLP_MIRROR is meant from where the user stands; stages run in the profile's folder.
+    """
+    mirror = os.environ.get("RLNLP_MIRROR")
     return {
         **os.environ, **ONE_THREAD, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "SHELL": "/bin/sh", "TOKENIZERS_PARALLELISM": "false", "PYTHONUNBUFFERED": "1", "DVC_NO_ANALYTICS": "1",
+        **({"RLNLP_MIRROR": os.path.abspath(os.path.expanduser(mirror))} if mirror else {}),
     }  # fmt: skip
 
 

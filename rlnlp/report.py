@@ -745,23 +745,7 @@ def tune_rule(results: Results) -> str:
 
 def models_table(results: Results) -> pd.DataFrame:
     """Facts about each seed's models (sizes, bits per byte, accuracies): a row per fact, a column per seed."""
-    return pd.DataFrame(
-        {
-            f"seed {seed}": {
-                k: "yes"
-                if v is True
-                else "no"
-                if v is False
-                else f"{v:,}"
-                if isinstance(v, int)
-                else f"{v:.4g}"
-                if isinstance(v, float)
-                else str(v)
-                for k, v in _flat(facts).items()
-            }
-            for seed, facts in results.models.items()
-        }
-    )
+    return pd.DataFrame({f"seed {s}": {k: _said(v) for k, v in _flat(f).items()} for s, f in results.models.items()})
 
 
 def arms(results: Results) -> list[tuple[str, str]]:
@@ -797,7 +781,7 @@ def samples_html(results: Results, count: int = 6) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def samplesmarkdown(results: Results, count: int = 20) -> str:
+def samples_markdown(results: Results, count: int = 20) -> str:
     """`samples` as Markdown: a section per arm."""
     rows, lines = samples(results, count), ["# Samples", ""]
     intro = (
@@ -828,7 +812,7 @@ def write(results: Results, folder: str | Path) -> tuple[str, dict]:
     atomic_json(folder / "metrics.json", metrics_json(results))
     atomic_json(folder / "verdict.json", facts)
     atomic_write(folder / "verdict.md", f"# Verdict\n\n{text}\n{details(results)}")
-    atomic_write(folder / "samples.md", samplesmarkdown(results))
+    atomic_write(folder / "samples.md", samples_markdown(results))
     return text, facts
 
 
@@ -947,6 +931,13 @@ def _safe(text: str) -> str:
     for sign in "\\`*_[]|#~":
         text = text.replace(sign, "\\" + sign)
     return text
+
+
+def _said(value: Any) -> str:
+    """A fact in words: yes/no, whole numbers with commas, others to 4 digits."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _flat(tree: dict, before: str = "") -> dict[str, Any]:

@@ -33,6 +33,8 @@ def draw(logits: Tensor, uniform: Tensor) -> Tensor:
     no mass and cannot be drawn.
     """
     cumulative = logits.softmax(-1).double().cumsum(-1)
+    if torch.isnan(cumulative[:, -1]).any():
+        raise ValueError("the policy's logits are not finite: nothing can be sampled from them")
     return torch.searchsorted(cumulative, (uniform.unsqueeze(1) * cumulative[:, -1:]), right=True).squeeze(1)
 
 

@@ -1,8 +1,8 @@
 """Samplers: rules that say which tokens may be chosen next.
 
 A sampler is a function ``(logits [B, V], state) -> (logits [B, V], allowed [B, V] bool, state)``. ``logits`` come back
-tempered where the sampler tempers, and not yet masked; ``allowed`` always keeps at least one token; ``state`` is None
-for a rule without memory. A rule applied to an older copy of the policy is NLPO's mask.
+unchanged and unmasked (temperature is a setting of the rollout, ``types.Sampling``, because it is scored too);
+``allowed`` always keeps at least one token; ``state`` is None for a rule without memory. A rule applied to an older copy of the policy is NLPO's mask.
 """
 
 from __future__ import annotations
@@ -19,13 +19,6 @@ Sampler = Callable[[Tensor, Any], tuple[Tensor, Tensor, Any]]
 def none() -> Sampler:
     """Ancestral sampling: every token is allowed."""
     return lambda logits, state=None: (logits, torch.ones_like(logits, dtype=torch.bool), state)
-
-
-def temperature(value: float) -> Sampler:
-    """Divide the logits by ``value`` > 0; below 1 sharpens, 1 changes nothing. Part of the scored distribution."""
-    if value <= 0:
-        raise ValueError(f"temperature: expected > 0, got {value}")
-    return lambda logits, state=None: (logits / value, torch.ones_like(logits, dtype=torch.bool), state)
 
 
 def top_k(k: int) -> Sampler:

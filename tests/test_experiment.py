@@ -294,7 +294,7 @@ def test_tune_tries_the_same_grid_and_records_its_rule(world):
     assert grids[0] == grids[1] == [(1e-3, 0.05), (1e-3, 0.2), (1e-2, 0.05), (1e-2, 0.2)]
 
 
-def test_the_first_evaluation_numbers_are_torch_deterministic():
+def test_setup_asks_for_determinism_and_the_thread_count():
     params = config.load(REPOSITORY / "params.yaml")
     threads = torch.get_num_threads()
     experiment.setup(params)

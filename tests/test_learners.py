@@ -102,15 +102,12 @@ def test_first_gradient_is_the_policy_gradient(kind):
 def test_a_mask_sync_reaches_the_very_next_sample(kind):
     """Bug A: the original's sampler keeps the first mask model for ever."""
     policy = MAKE[kind](seed=0)
-    config = settings(nlpo, mask_top_p=0.5, sync_every=1)
+    config = settings(nlpo, mask_top_p=0.5, sync_every=5)
     state = nlpo.init(policy, config, seed=0)
     batch = prompts(32)
     before = nlpo.rollout(state, batch, config)
-    with torch.no_grad():
-        models.sync(policy, MAKE[kind](seed=9))  # the policy moves far; the mask model does not yet
-    state.update = 1
-    assert nlpo.sync(state, config)
-    state.update = 0
+    models.sync(policy, MAKE[kind](seed=9))  # the policy moves far; the mask model does not yet
+    models.sync(state.mask_model, state.policy)
     after = nlpo.rollout(state, batch, config)
     fresh = sample(
         policy, batch, state.sampling, ppo.generator(0, "rollout", 0), mask_model=policy, mask_rule=top_p(0.5)
@@ -119,25 +116,35 @@ def test_a_mask_sync_reaches_the_very_next_sample(kind):
     assert not torch.equal(before.responses[:, : after.responses.shape[1]], after.responses)
 
 
-def test_sync_happens_on_schedule_and_not_before():
+def test_sync_happens_on_schedule_and_not_between():
+    """Before updates 1, 4 and 7; after the last update the mask model is the one the last rollouts used."""
     policy = gpt2()
-    config = settings(nlpo, sync_every=3, updates=6)
+    config = settings(nlpo, sync_every=3, updates=8)
     state = nlpo.init(policy, config, seed=0)
-    start = weights(state.mask_model)
+    history = [weights(policy)]
     for metrics in nlpo.train(state, prompts(32), toy, config):
-        due = metrics["update"] % 3 == 0
-        assert metrics["nlpo/synced"] == due
-        if metrics["update"] < 3:
-            assert torch.equal(weights(state.mask_model), start)
-        assert torch.equal(weights(state.mask_model), weights(policy)) == due
+        history.append(weights(policy))
+        since = (metrics["update"] - 1) // 3 * 3
+        assert metrics["nlpo/synced"] == (metrics["update"] - 1 == since)
+        assert torch.equal(weights(state.mask_model), history[since])
+    assert not torch.equal(weights(state.mask_model), weights(policy))
+
+
+def test_a_sync_that_does_not_reach_the_sampler_stops_the_run(monkeypatch):
+    policy = gpt2()
+    config = settings(nlpo, mask_top_p=0.5, sync_every=2, learning_rate=3e-2)
+    state = nlpo.init(policy, config, seed=0)
+    monkeypatch.setattr(nlpo.models, "sync", lambda target, source: None)  # the original's bug
+    with pytest.raises(ppo.TrainingError, match="update 3: the mask model was synced and the sampler does not use it"):
+        list(nlpo.train(state, prompts(32), toy, config))
 
 
 def test_masked_log_probabilities_are_renormalised(kind):
     """Bug B: the original scores with the unnormalised log-probabilities; then their sum over allowed tokens is below 1."""
     policy, config = MAKE[kind](seed=0), settings(nlpo, mask_top_p=0.4)
     state = nlpo.init(policy, config, seed=0)
-    with torch.no_grad():
-        models.sync(state.mask_model, MAKE[kind](seed=9))
+    models.sync(state.mask_model, MAKE[kind](seed=9))
+    state.update = 1  # no sync is due
     rollout = nlpo.rollout(state, prompts(16), config)
     logits = models.head(policy, models.hidden_states(policy, rollout)[rollout.mask]).detach()
     total = models.behavior_logits(logits, rollout).softmax(-1)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 
+import torch
 from pydantic import Field
 from torch import nn
 
@@ -18,9 +19,9 @@ from .. import models
 from ..rollout import batch_of, sample
 from ..samplers import top_p, truncation
 from ..seeds import generator
-from ..types import Experience, Prompts, Rollout
+from ..types import Allowed, Experience, Prompts, Rollout
 from . import ppo
-from .ppo import Metrics, Score, update
+from .ppo import Metrics, Score, TrainingError, update
 
 
 class Config(ppo.Config):
@@ -41,12 +42,25 @@ def init(policy, config: Config, seed: int) -> State:
 
 
 def rollout(state: State, prompts: Prompts, config: Config) -> Rollout:
-    """Sample one response per prompt from the policy restricted to the mask model's nucleus."""
-    return sample(
+    """Sample one response per prompt from the policy restricted to the mask model's nucleus.
+
+    Raises ``TrainingError`` if the mask model was due to be synced and the first tokens' mask is not the policy's own.
+    """
+    own, rule = truncation(config.top_k, config.top_p), top_p(config.mask_top_p, config.mask_min_tokens)
+    drawn = sample(
         state.policy, prompts, state.sampling, generator(state.seed, "rollout", state.update),
-        sampler=truncation(config.top_k, config.top_p),
-        mask_model=state.mask_model, mask_rule=top_p(config.mask_top_p, config.mask_min_tokens),
+        sampler=own, mask_model=state.mask_model, mask_rule=rule,
     )
+    if due(state, config):
+        with torch.no_grad():
+            logits = models.Decoder(state.policy, prompts).logits()
+        first = torch.zeros(len(prompts), dtype=torch.long, device=logits.device)
+        _, allowed, _ = rule(models.restrict(logits, state.sampling, first, None), None)
+        if own is not None:
+            allowed &= own(models.restrict(logits, state.sampling, first, allowed), None)[1]
+        if not torch.equal(Allowed.pack(allowed), drawn.allowed.bits[:, 0]):
+            raise TrainingError(f"update {state.update + 1}: the mask model was synced and the sampler does not use it")
+    return drawn
 
 
 def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Experience:
@@ -54,17 +68,21 @@ def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Exp
     return ppo.experience(state, rollout(state, prompts, config), score, config)
 
 
-def sync(state: State, config: Config) -> bool:
-    """Copy the policy into the mask model after every ``sync_every`` updates; True if it did."""
-    due = state.update % config.sync_every == 0
-    if due:
-        models.sync(state.mask_model, state.policy)
-    return due
+def due(state: State, config: Config) -> bool:
+    """Whether the coming rollout is the first after a sync: every ``sync_every`` updates, the first one included."""
+    return state.update % config.sync_every == 0
 
 
 def train(state: State, prompts: Prompts, score: Score, config: Config) -> Iterator[Metrics]:
-    """PPO's loop; the mask model is refreshed after the update, so the next rollout uses it."""
+    """PPO's loop; the mask model is refreshed before the rollout that is due.
+
+    After the last update the mask model is therefore still the one the last rollouts used: evaluating "as trained"
+    does not silently become nucleus sampling from the final policy.
+    """
     while state.update < config.updates:
+        synced = due(state, config)
+        if synced:
+            models.sync(state.mask_model, state.policy)
         batch = batch_of(prompts, config.episodes_per_update, state.seed, state.update)
         metrics = update(state, collect(state, batch, score, config), config)
-        yield {"update": state.update, **metrics, "nlpo/synced": float(sync(state, config))}
+        yield {"update": state.update, **metrics, "nlpo/synced": float(synced)}

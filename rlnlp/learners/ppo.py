@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from ..advantages import gae, masked_mean, whiten
@@ -62,6 +62,12 @@ class Config(Settings):
     top_k: int = Field(0, ge=0, description="tokens kept when sampling; 0 = all; paper 50")
     top_p: float = Field(1.0, gt=0, le=1, description="mass kept when sampling; 1 = all")
     breaks: tuple[Literal["ratio"], ...] = Field((), description="invariants this experiment is meant to break")
+
+    @model_validator(mode="after")
+    def _whole_minibatches(self):
+        if self.minibatches > self.episodes_per_update:
+            raise ValueError(f"minibatches {self.minibatches}: expected at most episodes_per_update ({self.episodes_per_update})")
+        return self
 
 
 @dataclass
