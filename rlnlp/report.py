@@ -97,7 +97,8 @@ RULE = (
     "by seed on the test prompts at the final checkpoint. holds here: the 95 % t interval of the mean difference excludes 0 "
     "in the claimed direction and the exact one-sided sign-flip p is at most 0.05. fails here: both, in the opposite "
     "direction. inconclusive: neither. Where the smallest p that so many seeds can give exceeds 0.05, no test is made: "
-    "too few seeds for a test; direction only. A claim on several metrics holds only if it holds on each. "
+    "too few seeds for a test; direction only. A claim on several metrics holds only if it holds on each and fails only if it "
+    "fails on each; anything between is inconclusive, and the table shows which metric said what. "
     "p_t_holm (paired t, Holm over the rows of one table) is shown beside and does not enter the rule."
 )
 
@@ -250,15 +251,25 @@ def dose_response(results: Results) -> pd.DataFrame:
 def targets(results: Results) -> pd.DataFrame:
     """(3) Is the adaptive target reached? Sampled KL in training, mean of each seed's last quarter of updates.
 
-    reached: the mean over seeds lies within 20 % of the target; "below" and "above" say where it stays.
+    reached: the mean over seeds lies within 20 % of the target; "below" and "above" say where it stays. "there with
+    fixed β too": so does the run whose β stays where this one's starts, so nothing shows that the controller did it.
+    The sampled KL is the one the controller sees: under the unmasked policy, also for NLPO.
     """
     look, rows = settings(results.per_seed), []
-    for condition, row in look[(look.kl_target > 0) & (look.updates > 0)].iterrows():
+
+    def last_quarter(condition: str) -> pd.DataFrame:
         own = results.curves[results.curves.condition == condition]
-        late = own[own["update"] > own["update"].max() - max(1, math.ceil(own["update"].nunique() / 4))]
+        return own[own["update"] > own["update"].max() - max(1, math.ceil(own["update"].nunique() / 4))]
+
+    for condition, row in look[(look.kl_target > 0) & (look.updates > 0)].iterrows():
+        late = last_quarter(condition)
+        fixed = look[(look.algorithm == row.algorithm) & (look.kl_target == 0) & (look.kl_coef == row.kl_coef) & (look.updates > 0)]
+        unsteered = last_quarter(fixed.index[0])["objective/kl"].mean() if len(fixed) else float("nan")
         found = stats.mean_interval(late.groupby("seed")["objective/kl"].mean().to_numpy())
         ratio = found.estimate / row.kl_target
         state = "reached" if abs(ratio - 1) <= TOLERANCE else "below" if ratio < 1 else "above"
+        if state == "reached" and abs(unsteered / row.kl_target - 1) <= TOLERANCE:
+            state = "there with fixed β too"
         test = results.values(condition, "kl")
         rows.append(
             {
@@ -270,6 +281,7 @@ def targets(results: Results) -> pd.DataFrame:
                 "high": found.high,
                 "n": found.n,
                 "state": state,
+                "fixed_kl": unsteered,
                 "final_kl_coef": late[late["update"] == late["update"].max()]["objective/kl_coef"].mean(),
                 "test_kl": None if test is None else float(test.mean()),
             }
@@ -431,16 +443,14 @@ def details(results: Results) -> str:
 
 
 def _overall(effects: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """algorithm -> claim -> verdict; a claim on several metrics holds only if each does, fails if any does.
+    """algorithm -> claim -> verdict; a claim on several metrics holds only if each does, and fails only if each does.
 
     Where no test is made, the direction of the means is added.
     """
     found: dict[str, dict[str, str]] = {}
     for (algorithm, claim), rows in effects.groupby(["algorithm", "claim"], sort=False) if len(effects) else ():
         words = set(rows.verdict)
-        word = next((w for w in (stats.FEW, stats.FAILS) if w in words), None) or (
-            stats.HOLDS if words == {stats.HOLDS} else stats.INCONCLUSIVE
-        )
+        word = stats.FEW if stats.FEW in words else words.pop() if len(words) == 1 else stats.INCONCLUSIVE
         if word == stats.FEW:
             claimed = [d > 0 if way == "greater" else d < 0 for d, way in zip(rows.difference, rows.direction)]
             word += ": as claimed" if all(claimed) else ": mixed" if any(claimed) else ": against the claim"
@@ -537,10 +547,12 @@ def _lead(compared: pd.DataFrame, pair: dict) -> str:
     end = "NLPO is behind" if behind else "no lead of NLPO is shown"
     word = stats.FAILS if behind else stats.INCONCLUSIVE
     if own == stats.HOLDS:
-        return (
-            start
-            + f"its lead is due to decoding (NLPO decodes through its mask, PPO does not); under the same decoding {end} (P04: **{word}**)."
-        )
+        gap = rows.loc["own - plain"] if "own - plain" in rows.index else None
+        if gap is not None and gap.low > 0:
+            why = f"decoding alone makes {gap.difference:+.3f} {_between(gap.low, gap.high)} of it"
+        else:
+            why = "whether decoding makes the difference is not shown"
+        return start + f"it is ahead with its own decoding ({why}); under the same decoding {end} (P04: **{word}**)."
     return start + f"under the same decoding {end} (P04: **{word}**)."
 
 
@@ -644,6 +656,7 @@ def targets_table(results: Results) -> pd.DataFrame:
             "target (nats/token)": f"{r.target:g}",
             "sampled KL, last quarter [95 %]": f"{r.kl:.3f} {_between(r.low, r.high)}",
             "state": r.state,
+            "with β fixed at the start value": "" if pd.isna(r.fixed_kl) else f"{r.fixed_kl:.3f}",
             "β at the end": f"{r.final_kl_coef:.3g}",
             "exact KL, test": "" if pd.isna(r.test_kl) else f"{r.test_kl:.3f}",
         }
