@@ -152,29 +152,28 @@ def decodings(algorithm: str, config: Settings, nucleus: float) -> list[Decoding
     return [Decoding("plain", **common), Decoding("top_p", top_p=nucleus, **common), Decoding("own", **own)]
 
 
-def evaluate_state(params: Params, algorithm: str, config: Settings, draw: Draw, state, seed: int, splits: list[str]):
-    """Rows of metrics for each split and decoding, and the plain decoding's test samples."""
+def evaluate_state(params: Params, algorithm: str, config: Settings, draw: Draw, state, seed: int, split: str):
+    """Rows of metrics on ``split`` for each decoding, and the first responses of the plain one."""
     settings, rows, samples = params.evaluation, [], []
     human = human_log_perplexity(state.policy, draw.tokenizer, data.load_texts(draw.data, "human_reviews"))
-    for split in splits:
-        prompts, done = draw.prompts(split), {}
-        for decoding in decodings(algorithm, config, settings.top_p):
-            record = decoding.record()
-            if record not in done:
-                done[record] = evaluate(
-                    state.policy, state.reference, draw.evaluator, prompts, draw.tokenizer, draw.reward, draw.alone,
-                    draw.judge, decoding, f"{seed}/{split}", settings.batch_size, getattr(state, "mask_model", None),
-                )
-            row, responses, scores = done[record]
-            rows.append({
-                "split": split, "decoding": decoding.name, "decoding_record": record, "prompts": len(prompts),
-                **row, "human_log_perplexity": human,
-            })
-            if split == "test" and decoding.name == "plain":
-                samples = [
-                    {"example_id": i, "prompt": p, "response": r, "score": s}
-                    for i, p, r, s in zip(prompts.example_ids, prompts.texts, responses, scores.tolist())
-                ][: settings.samples]
+    prompts, done = draw.prompts(split), {}
+    for decoding in decodings(algorithm, config, settings.top_p):
+        record = decoding.record()
+        if record not in done:
+            done[record] = evaluate(
+                state.policy, state.reference, draw.evaluator, prompts, draw.tokenizer, draw.reward, draw.alone,
+                draw.judge, decoding, f"{seed}/{split}", settings.batch_size, getattr(state, "mask_model", None),
+            )
+        row, responses, scores = done[record]
+        rows.append({
+            "split": split, "decoding": decoding.name, "decoding_record": record, "prompts": len(prompts),
+            **row, "human_log_perplexity": human,
+        })
+        if decoding.name == "plain":
+            samples = [
+                {"example_id": i, "prompt": p, "response": r, "score": s}
+                for i, p, r, s in zip(prompts.example_ids, prompts.texts, responses, scores.tolist())
+            ][: settings.samples]
     return rows, samples
 
 
@@ -212,7 +211,7 @@ def run_seed(params: Params, condition: str, seed: int, tuned: dict) -> Path:
             return final
         draw = load_draw(params, seed)
         state, curve = train(algorithm, config, draw, seed, folder, f"{condition} seed {seed}")
-        rows, samples = evaluate_state(params, algorithm, config, draw, state, seed, ["validation", "test"])
+        rows, samples = evaluate_state(params, algorithm, config, draw, state, seed, "test")
         who = {"condition": condition, "seed": seed}
         facts = {
             "condition": condition, "algorithm": algorithm, "kl_coef": config.kl_coef, "kl_target": config.kl_target,
@@ -284,7 +283,7 @@ def tune(params: Params, algorithm: str, out: Path) -> dict:
             if not (folder / "row.json").is_file():
                 draw = load_draw(params, settings.draw)
                 state, _ = train(algorithm, config, draw, seed, folder, f"tune {algorithm} {name}")
-                rows, _ = evaluate_state(params, algorithm, config, draw, state, seed, ["validation"])
+                rows, _ = evaluate_state(params, algorithm, config, draw, state, seed, "validation")
                 runs.atomic_json(folder / "row.json", rows[0])
             row = json.loads((folder / "row.json").read_text())
         candidates.append({"learning_rate": learning_rate, "kl_coef": kl_coef} | {
