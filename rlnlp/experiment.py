@@ -276,7 +276,7 @@ def tune(params: Params, algorithm: str, out: Path) -> dict:
         }
         config = params.algorithm_config(algorithm, **params.sampling.model_dump(), **changes)
         seed = 1000 + settings.draw  # random numbers of its own, also where the draw is one of the seeds
-        key = fingerprint(params, settings.draw, {"tune": algorithm, "seed": seed, **config.model_dump()})
+        key = fingerprint(params, settings.draw, {"tune": algorithm, "algorithm": algorithm, "seed": seed, **config.model_dump()})
         name = "zero-shot" if zero_shot else f"lr{learning_rate:g}-kl{kl_coef:g}"
         folder = params.scratch / "tune" / algorithm / f"{name}-{key[:16]}"
         with runs.writer_lock(folder):
@@ -314,7 +314,7 @@ def fingerprint(params: Params, draw: int, settings: dict) -> str:
             folders.append(place)
     return runs.fingerprint(
         {**params.pick(*SETTINGS_READ), **settings},
-        files=[*runs.package_files("rlnlp.experiment", *(f"rlnlp.learners.{a}" for a in ("ppo", "nlpo"))), *brought], folders=folders,
+        files=[*runs.package_files("rlnlp.experiment", f"rlnlp.learners.{settings['algorithm']}"), *brought], folders=folders,
     )
 
 

@@ -42,25 +42,12 @@ def init(policy, config: Config, seed: int) -> State:
 
 
 def rollout(state: State, prompts: Prompts, config: Config) -> Rollout:
-    """Sample one response per prompt from the policy restricted to the mask model's nucleus.
-
-    Raises ``TrainingError`` if the mask model was due to be synced and the first tokens' mask is not the policy's own.
-    """
-    own, rule = truncation(config.top_k, config.top_p), top_p(config.mask_top_p, config.mask_min_tokens)
-    drawn = sample(
+    """Sample one response per prompt from the policy restricted to the mask model's nucleus."""
+    return sample(
         state.policy, prompts, state.sampling, generator(state.seed, "rollout", state.update),
-        sampler=own, mask_model=state.mask_model, mask_rule=rule,
+        sampler=truncation(config.top_k, config.top_p),
+        mask_model=state.mask_model, mask_rule=top_p(config.mask_top_p, config.mask_min_tokens),
     )
-    if due(state, config):
-        with torch.no_grad():
-            logits = models.Decoder(state.policy, prompts).logits()
-        first = torch.zeros(len(prompts), dtype=torch.long, device=logits.device)
-        _, allowed, _ = rule(models.restrict(logits, state.sampling, first, None), None)
-        if own is not None:
-            allowed &= own(models.restrict(logits, state.sampling, first, allowed), None)[1]
-        if not torch.equal(Allowed.pack(allowed), drawn.allowed.bits[:, 0]):
-            raise TrainingError(f"update {state.update + 1}: the mask model was synced and the sampler does not use it")
-    return drawn
 
 
 def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Experience:
@@ -73,8 +60,23 @@ def due(state: State, config: Config) -> bool:
     return state.update % config.sync_every == 0
 
 
+@torch.no_grad()
+def check_sync(state: State, drawn: Rollout, config: Config) -> None:
+    """Raise ``TrainingError`` if the first tokens' mask in the rollout after a sync is not the policy's own nucleus.
+
+    Call it before the policy is updated. One pass over the prompts.
+    """
+    logits = models.Decoder(state.policy, drawn.prompts).logits()
+    first = torch.zeros(len(drawn), dtype=torch.long, device=logits.device)
+    _, allowed, _ = top_p(config.mask_top_p, config.mask_min_tokens)(models.restrict(logits, state.sampling, first, None), None)
+    if (own := truncation(config.top_k, config.top_p)) is not None:
+        allowed &= own(models.restrict(logits, state.sampling, first, allowed), None)[1]
+    if not torch.equal(Allowed.pack(allowed), drawn.allowed.bits[:, 0]):
+        raise TrainingError(f"update {state.update + 1}: the mask model was synced and the sampler does not use it")
+
+
 def train(state: State, prompts: Prompts, score: Score, config: Config) -> Iterator[Metrics]:
-    """PPO's loop; the mask model is refreshed before the rollout that is due.
+    """PPO's loop; the mask model is refreshed before the rollout that is due, and that rollout is checked to use it.
 
     After the last update the mask model is therefore still the one the last rollouts used: evaluating "as trained"
     does not silently become nucleus sampling from the final policy.
@@ -84,5 +86,8 @@ def train(state: State, prompts: Prompts, score: Score, config: Config) -> Itera
         if synced:
             models.sync(state.mask_model, state.policy)
         batch = batch_of(prompts, config.episodes_per_update, state.seed, state.update)
-        metrics = update(state, collect(state, batch, score, config), config)
+        seen = collect(state, batch, score, config)
+        if synced:
+            check_sync(state, seen.rollout, config)
+        metrics = update(state, seen, config)
         yield {"update": state.update, **metrics, "nlpo/synced": float(synced)}
