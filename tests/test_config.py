@@ -14,15 +14,15 @@ from rlnlp.settings import ConfigError, Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 PROFILES = [ROOT / "params.yaml", *sorted(ROOT.glob("profiles/*/params.yaml"))]
-MINI = (ROOT / "params.yaml").read_text(encoding="utf-8")
+SOUND = (ROOT / "tests" / "fixtures" / "params.yaml").read_text(encoding="utf-8")
 
 
 @pytest.fixture
 def edited(tmp_path):
-    """Write mini's params.yaml with some text replaced; the replaced text must be there."""
+    """Write a sound params.yaml with some text replaced; the replaced text must be there."""
 
     def write(*changes: tuple[str, str]) -> Path:
-        text = MINI
+        text = SOUND
         for old, new in changes:
             assert text.count(old) == 1, f"{old!r} occurs {text.count(old)} times"
             text = text.replace(old, new)
