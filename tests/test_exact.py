@@ -1,4 +1,4 @@
-"""The implemented quantities against exact enumeration of a token MDP with 4 tokens and horizon 3 (52 responses)."""
+"""The implemented quantities against exact enumeration of a token MDP with 4 tokens and horizon 3 (40 responses)."""
 
 import dataclasses
 
