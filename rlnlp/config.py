@@ -4,13 +4,14 @@
     params = load(**{"learner.gamma": 1.0})           # with an override, by dotted name
     config = params.learner_config("ppo_kl_default", tuned={"learning_rate": 1e-3})
 
-`python -m rlnlp.config check params.yaml build/checked.txt` is the first stage of the pipeline.
+`python -m rlnlp.config check params.yaml build/checked.txt build/brought.json` is the first stage of the pipeline.
 YAML 1.2 rules (as DVC reads it): `1e-4` is a number, `on` is text; a key given twice is an error.
 """
 
 from __future__ import annotations
 
 import difflib
+import hashlib
 import importlib
 import json
 import re
@@ -629,19 +630,38 @@ def _flatten(name: str, value: Any) -> dict[str, Any]:
     return {name: value}
 
 
+def brought_contents(params: Params) -> dict[str, str]:
+    """sha256 of each file or folder that `bring` names, by setting; "" where nothing is brought or a hub is to be asked."""
+    found = {}
+    for name, value in params.bring.model_dump().items():
+        file, _, function = value.rpartition(":")
+        place = params.folder / (file if file.endswith(".py") and function else value)
+        files = sorted(p for p in (place.rglob("*") if place.is_dir() else [place]) if p.is_file()) if value else []
+        whole = hashlib.sha256()
+        for path in files:
+            whole.update(f"{path.relative_to(place) if place.is_dir() else path.name}\0".encode())
+            whole.update(hashlib.sha256(path.read_bytes()).digest())
+        found[name] = whole.hexdigest() if files else ""
+    return found
+
+
 def main(arguments: list[str]) -> int:
-    """`check PARAMS OUT`: write OUT if PARAMS is sound, else print what is wrong and return 1."""
-    if len(arguments) != 3 or arguments[0] != "check":
-        print("usage: python -m rlnlp.config check params.yaml out.txt", file=sys.stderr)
+    """`check PARAMS CHECKED BROUGHT`: write the two files if PARAMS is sound, else print what is wrong and return 1.
+
+    CHECKED never changes, so only bad settings stop the pipeline; BROUGHT holds `brought_contents`, which DVC follows.
+    """
+    if len(arguments) != 4 or arguments[0] != "check":
+        print("usage: python -m rlnlp.config check params.yaml checked.txt brought.json", file=sys.stderr)
         return 2
     try:
-        load(arguments[1])
+        params = load(arguments[1])
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 1
-    out = Path(arguments[2])
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text("The settings are valid.\n", encoding="utf-8")  # constant: only bad settings stop the pipeline
+    texts = ("The settings are valid.\n", json.dumps(brought_contents(params), indent=1) + "\n")
+    for out, text in zip(map(Path, arguments[2:]), texts):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -58,12 +58,18 @@ class Draw:
         return to(data.load_prompts(self.data, split, self.tokenizer, self.prompt_tokens), self.policy.device)
 
 
+def folders_of(params: Params, draw: int) -> tuple[Path, Path]:
+    """A draw's data and models. Raises ``FileNotFoundError`` naming the stage that makes what is missing."""
+    found = [params.folder / kind / f"draw{draw}" for kind in ("data", "models")]
+    for folder in found:
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{folder}: no such folder; run the stage {folder.parent.name}@{draw} first (make reproduce)")
+    return found[0], found[1]
+
+
 def load_draw(params: Params, draw: int) -> Draw:
     """Everything a run of draw ``draw`` needs, checked before training starts."""
-    texts, trained = params.folder / "data" / f"draw{draw}", params.folder / "models" / f"draw{draw}"
-    for folder, stage in ((texts, "data"), (trained, "models")):
-        if not folder.is_dir():
-            raise FileNotFoundError(f"{folder}: no such folder; run the stage {stage}@{draw} first (make reproduce)")
+    texts, trained = folders_of(params, draw)
     policy, tokenizer = models.load(pretrain.locate(trained, "policy", params.mirror), params.device)
     evaluator, _ = models.load(pretrain.locate(trained, "evaluator", params.mirror), params.device)
     reward, alone = load_reward(params, trained, data.load_prompts(texts, "train", tokenizer, params.task.prompt_tokens, n=2))
@@ -306,10 +312,10 @@ def tune(params: Params, algorithm: str, out: Path) -> dict:
 def fingerprint(params: Params, draw: int, settings: dict) -> str:
     """Hash of all that decides a run's numbers: settings read, package files used, the draw's data and models."""
     brought = [Path(params.folder / params.bring.reward.rsplit(":", 1)[0])] if ".py:" in params.bring.reward else []
-    trained = params.folder / "models" / f"draw{draw}"
-    folders = [params.folder / "data" / f"draw{draw}", trained]
+    texts, trained = folders_of(params, draw)
+    folders = [texts, trained]
     for part in ("policy", "evaluator", "reward"):  # a brought model is used where it is: its content counts
-        place = Path(pretrain.locate(trained, part, params.mirror)) if (trained / part).is_dir() else trained
+        place = Path(pretrain.locate(trained, part, params.mirror))
         if place.is_dir() and trained not in (place, *place.parents):
             folders.append(place)
     return runs.fingerprint(

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from transformers import (
-    AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer, DynamicCache, EncoderDecoderCache,
-    PreTrainedModel, PreTrainedTokenizerBase,
-)
 
 from .types import Prompts, Rollout, Sampling
+
+if TYPE_CHECKING:  # its modelling code takes seconds to import; reading the settings must not wait for it
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 CHUNK = 4096  # positions whose logits over the whole vocabulary are in memory at once, where no gradient is needed
@@ -28,6 +28,8 @@ def load(folder: str | Path, device: str = "cpu") -> tuple[PreTrainedModel, PreT
     ``folder`` was written by ``save_pretrained``, or is a hub id. No remote code is run. Raises ``ValueError`` with the
     reason where it cannot be loaded.
     """
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+
     try:
         config = AutoConfig.from_pretrained(folder)
         kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
@@ -217,6 +219,8 @@ class Decoder:
     """
 
     def __init__(self, model: PreTrainedModel, prompts: Prompts):
+        from transformers import DynamicCache, EncoderDecoderCache
+
         self.model = model
         self.mask = prompts.mask
         self.cache = DynamicCache(config=model.config)

@@ -197,6 +197,8 @@ def run(source: str, target: str, given: dict[str, str], html: str = "") -> int:
         return 1
     import logging
 
+    # nbformat brings jsonschema, which would import this grammar of web addresses (3 s) if it could; no notebook needs it
+    sys.modules.setdefault("rfc3987_syntax", None)
     import nbformat
     import papermill
     from papermill.exceptions import PapermillExecutionError

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from .models import Decoder, restrict
 from .samplers import Sampler
 from .seeds import generator as named_generator
 from .types import Allowed, Prompts, Rollout, Sampling, take
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 def sampling_from(model: PreTrainedModel, max_new_tokens: int, temperature: float = 1.0, min_new_tokens: int = 0) -> Sampling:

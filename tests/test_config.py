@@ -299,7 +299,7 @@ def test_settings_are_frozen_and_strict():
 def test_command_line(edited, tmp_path):
     def check(path):
         out = tmp_path / "build" / "checked.txt"
-        command = [sys.executable, "-m", "rlnlp.config", "check", str(path), str(out)]
+        command = [sys.executable, "-m", "rlnlp.config", "check", str(path), str(out), str(out.with_name("brought.json"))]
         return subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT), out
 
     done, out = check(edited())
@@ -312,6 +312,39 @@ def test_command_line(edited, tmp_path):
     done, out = check(edited(("  gamma: 0.95", "  gama: 0.9")))
     assert done.returncode == 1 and not out.exists()
     assert "learner.gama" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_the_contents_of_brought_files_are_recorded(edited, tmp_path):
+    """What DVC follows instead of the files, whose names are values: it changes with any byte of any of them."""
+    params = config.load(edited())
+    assert set(config.brought_contents(params).values()) == {""}
+    (tmp_path / "mine/deep").mkdir(parents=True)
+    files = {"mine/deep/weights": "1", "reward.py": "def score(): ...", "prompts.csv": "prompt"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    bring = config.Bring(model="mine", reward="reward.py:score", prompts="prompts.csv")
+    brought = params.replace(bring=bring)
+    brought._path = tmp_path / "params.yaml"
+    before = config.brought_contents(brought)
+    assert all(before.values()) and config.brought_contents(brought) == before
+    for (name, text), setting in zip(files.items(), before):
+        (tmp_path / name).write_text(text + " ")
+        after = config.brought_contents(brought)
+        assert {k for k in before if after[k] != before[k]} == {setting}
+        before = after
+    brought = params.replace(bring=config.Bring(model="gpt2"))  # a hub id: nothing here to hash
+    assert config.brought_contents(brought)["model"] == ""
+
+
+def test_reading_the_settings_does_not_bring_the_models():
+    code = "import rlnlp.config, sys; rlnlp.config.load(); print('transformers' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_an_adaptive_penalty_that_cannot_move_is_refused(edited):
+    with pytest.raises(ConfigError, match="kl_coef 0: expected > 0 with a kl_target"):
+        config.load(edited(), **{"learner.kl_coef": 0.0, "learner.kl_target": 0.2})
 
 
 def test_reading_the_module_does_not_bring_torch():

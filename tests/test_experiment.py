@@ -267,7 +267,7 @@ def test_a_reward_that_turns_nan_names_update_examples_and_checkpoint(world):
 @pytest.mark.parametrize(
     "spoil, message",
     [
-        (lambda w: shutil.rmtree(w / "models" / "draw1"), r"models/draw1: no such folder"),
+        (lambda w: shutil.rmtree(w / "models" / "draw1"), r"models/draw1: no such folder; run the stage models@1"),
         (lambda w: (w / "data/draw1/prompts_train.jsonl").write_text(""), r"prompts_train"),
         (lambda w: (w / "tune/ppo.json").unlink(), r"tune/ppo.json: no such file; run the stage tune@ppo"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -143,6 +144,28 @@ def test_wrong_values_stop_it_before_anything(toy):
     with pytest.raises(SystemExit) as stopped:
         reproduce(toy, toy / ".scratch")  # with the check: this is no params.yaml of ours
     assert "params.yaml" in str(stopped.value) and not (toy / "checked.txt").exists()
+
+
+def test_an_edited_file_of_the_users_re_runs_the_check(tmp_path, monkeypatch):
+    """DVC cannot see it: the file's name is a value. Toy DVC answers; the real check."""
+    shutil.copy(Path(__file__).parent / "fixtures" / "params.yaml", tmp_path / "params.yaml")
+    text = (tmp_path / "params.yaml").read_text()
+    assert 'prompts: ""' in text
+    (tmp_path / "params.yaml").write_text(text.replace('prompts: ""', "prompts: mine.csv"))
+    (tmp_path / "mine.csv").write_text("prompt\nhello\n")
+    (tmp_path / "dvc.yaml").write_text(
+        "stages:\n  check:\n    cmd: python -m rlnlp.config check params.yaml build/checked.txt build/brought.json\n"
+        "    params: [params.yaml: ]\n    outs: [build/checked.txt, build/brought.json]\n"
+        "  use:\n    cmd: cat build/brought.json > used.txt; echo x >> count\n    deps: [build/brought.json]\n    outs: [used.txt]\n"
+    )
+    subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / ".dvc/config").write_text("[core]\n    analytics = false\n")
+    for count in (1, 1, 2):
+        if count == 2:
+            (tmp_path / "mine.csv").write_text("prompt\ngoodbye\n")
+        assert reproduce(tmp_path, tmp_path / ".scratch", 1)
+        assert (tmp_path / "count").read_text().count("x") == count
 
 
 def test_an_unknown_profile_is_named(tmp_path):

@@ -64,7 +64,9 @@ class Config(Settings):
     breaks: tuple[Literal["ratio"], ...] = Field((), description="invariants this experiment is meant to break")
 
     @model_validator(mode="after")
-    def _whole_minibatches(self):
+    def _together(self):
+        if self.kl_target and not self.kl_coef:
+            raise ValueError("kl_coef 0: expected > 0 with a kl_target (an adaptive beta is only ever multiplied)")
         if self.minibatches > self.episodes_per_update:
             raise ValueError(f"minibatches {self.minibatches}: expected at most episodes_per_update ({self.episodes_per_update})")
         return self
