@@ -189,7 +189,8 @@ def reproduce(folder: Path, scratch: Path, jobs: int = 2, every: float = 30, che
             changed = changes(ask(status, folder, logs)["status"])
         if changed & set(light):
             ask({"light": [*REPRO, "-s", *light]}, folder, logs)
-            changed = changes(ask(status, folder, logs)["status"])
+            heavy = set(needs) - set(light)
+            changed = heavy if heavy <= changed else changes(ask(status, folder, logs)["status"])
         if not changed:
             print(
                 f"nothing changed: all {len(needs)} stages are up to date ({clock(time.monotonic() - began)})",
