@@ -149,9 +149,11 @@ def learning_curves(curves: pd.DataFrame, table: pd.DataFrame) -> Figure:
             axes[1, column].set_xlabel("update")
             axes[1, column].xaxis.set_major_locator(MaxNLocator(integer=True))
             _symlog(axes[1, column], "y", curves["objective/kl"])
-            axes[1, column].legend(
-                *axes[0, column].get_legend_handles_labels(), loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2
-            )
+        lines = {}  # a setting looks the same in every column, so one legend serves all
+        for axis in axes[0]:
+            for handle, label in zip(*axis.get_legend_handles_labels()):
+                lines.setdefault(label, handle)
+        figure.legend(lines.values(), lines.keys(), loc="outside upper center", ncols=min(6, len(lines)))
         for axis, metric in zip(axes[:, 0], metrics):
             axis.set_ylabel(LABELS[metric])
         spread = "Band: 95 % interval over seeds." if n >= 3 else "Thin lines: single seeds (too few for a band)."

@@ -429,29 +429,30 @@ def test_killing_an_outer_process_kills_the_writer(tmp_path, who):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_a_closed_terminal_does_not_kill_a_run(tmp_path):
-    """Processes above the pipeline (a shell that mentions dvc in its text) are not watched beyond the parent."""
-    above = os.getpid()
-    while above > 1:
-        if runs._is_ours(above):
-            pytest.skip("started by make, which counts as part of the pipeline: everything below it is watched")
-        above = runs._parent(above)
+    """Processes above the pipeline (a shell that mentions dvc in its text) are not watched beyond the parent.
+
+    The terminal's own parent ends at once, so that a `make test` above this test is not among its ancestors.
+    """
     script = tmp_path / "dvc"
     script.write_text(f"import subprocess, sys\nsubprocess.run([sys.executable, '-u', '-c', {INNER!r}])\n")
     code = f"import subprocess, sys; 'dvc repro'; subprocess.run([sys.executable, '-u', {str(script)!r}])"
-    terminal, inner = start(code), None
+    launch = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-u', '-c', {code!r}]).pid, flush=True)"
+    launcher, inner = start(launch), None
+    terminal = int(launcher.stdout.readline())
     try:
-        _, inner, watched = terminal.stdout.readline().split(maxsplit=2)
+        launcher.wait(20)
+        _, inner, watched = launcher.stdout.readline().split(maxsplit=2)
         inner = int(inner)
-        assert str(terminal.pid) not in watched
-        terminal.kill()
+        assert runs._parent(terminal) != launcher.pid and str(terminal) not in watched
+        os.kill(terminal, signal.SIGKILL)
         time.sleep(1.0)
         assert alive(inner)
     finally:
-        for pid in (inner, runs._parent(inner) if inner else None):
+        for pid in (inner, runs._parent(inner) if inner else None, terminal):
             if pid and pid > 1 and alive(pid):
                 os.kill(pid, signal.SIGKILL)
-        terminal.kill()
-        terminal.communicate()
+        launcher.kill()
+        launcher.communicate()
 
 
 # tables
