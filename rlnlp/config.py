@@ -115,7 +115,7 @@ class Tune(Settings):
 class Evaluation(Settings):
     """Evaluation on fixed prompts, with the decoding recorded beside the numbers."""
 
-    batch_size: int = Field(ge=1, description="episodes per forward pass; changes speed, not results")
+    batch_size: int = Field(ge=1, description="episodes per forward pass; also decides which random numbers a row gets")
     top_p: float = Field(0.9, gt=0, le=1, description="nucleus mass of the second, truncated decoding")
     human_reviews: int = Field(ge=1, description="reviews for the policy's perplexity on human text")
     samples: int = Field(20, ge=1, description="unselected responses kept per seed")
@@ -128,6 +128,7 @@ class KLReport(Settings):
     pairs: dict[str, list[str]] = Field(
         description="algorithm: [run without KL, run with KL] that the verdict compares"
     )
+    note: str = Field("", description="what a reader should know about how these settings came to be; shown in the report")
 
 
 class Params(Settings):
@@ -634,9 +635,12 @@ def brought_contents(params: Params) -> dict[str, str]:
     """sha256 of each file or folder that `bring` names, by setting; "" where nothing is brought or a hub is to be asked."""
     found = {}
     for name, value in params.bring.model_dump().items():
-        file, _, function = value.rpartition(":")
-        place = params.folder / (file if file.endswith(".py") and function else value)
-        files = sorted(p for p in (place.rglob("*") if place.is_dir() else [place]) if p.is_file()) if value else []
+        file, _, _ = value.rpartition(":")
+        place = params.folder / (file if file.endswith(".py") else value)
+        if place.suffix == ".py":  # it may import files beside it
+            files = sorted(place.parent.glob("*.py"))
+        else:
+            files = sorted(p for p in (place.rglob("*") if place.is_dir() else [place]) if p.is_file()) if value else []
         whole = hashlib.sha256()
         for path in files:
             whole.update(f"{path.relative_to(place) if place.is_dir() else path.name}\0".encode())

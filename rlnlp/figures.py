@@ -159,7 +159,8 @@ def learning_curves(curves: pd.DataFrame, table: pd.DataFrame) -> Figure:
         spread = "Band: 95 % interval over seeds." if n >= 3 else "Thin lines: single seeds (too few for a band)."
         _caption(
             figure,
-            f"Line: mean of {n} seeds. {spread} Dotted: the adaptive target. KL axis linear up to 0.1, then logarithmic.",
+            f"Line: mean of {n} seeds. {spread} Dotted: the adaptive target. KL axis linear up to 0.1, then logarithmic."
+            + (" NLPO: as it samples, under its mask; its KL is the bare policy's log-ratio there." if "nlpo" in algorithms else ""),
         )
     return _alt(
         figure, f"Learning curves, {n} seeds: score above, KL below. Score at the last update: {'; '.join(ends)}."

@@ -18,6 +18,7 @@ from functools import cache
 from itertools import chain, islice
 
 Gram = tuple[str, ...]
+BUDGET = 1500  # words of all responses together that `diversity` looks at: fewer than the shortest-spoken policy writes
 
 
 def ngrams(words: list[str], n: int) -> list[Gram]:
@@ -122,7 +123,7 @@ def first_words(texts: list[str], budget: int) -> list[str]:
     return out
 
 
-def diversity(texts: list[str], budget: int = 2000) -> dict[str, float]:
+def diversity(texts: list[str], budget: int = BUDGET) -> dict[str, float]:
     """All of the above at their usual settings, as one row of a table.
 
     distinct, entropy and unique depend on how much text there is, and a policy can change that by its length: they are

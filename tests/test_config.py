@@ -332,6 +332,8 @@ def test_the_contents_of_brought_files_are_recorded(edited, tmp_path):
         after = config.brought_contents(brought)
         assert {k for k in before if after[k] != before[k]} == {setting}
         before = after
+    (tmp_path / "words.py").write_text("GOOD = 1")  # the reward may import it
+    assert config.brought_contents(brought) != before
     brought = params.replace(bring=config.Bring(model="gpt2"))  # a hub id: nothing here to hash
     assert config.brought_contents(brought)["model"] == ""
 

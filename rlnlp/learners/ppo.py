@@ -53,7 +53,7 @@ class Config(Settings):
     kl_coef: float = Field(0.05, ge=0, description="beta, reward units per nat; start value if kl_target > 0")
     kl_target: float = Field(0.0, ge=0, description="nats per token that an adaptive beta steers to; 0 = fixed beta")
     kl_gain: float = Field(0.1, gt=0, le=1, description="adaptive beta's relative step per update; code 0.1, paper's text 0.2")
-    kl_estimator: Literal["k1", "k2", "k3"] = Field("k1", description="estimate of the KL penalised; paper k1")
+    kl_estimator: Literal["k1", "k2", "k3"] = Field("k1", description="KL estimate paid as a reward; paper k1. Only k1 has the gradient of the KL: that of k2 and k3 vanishes near the reference")
     whiten_advantages: bool = Field(True, description="per rollout, over real tokens; RL4LMs does it per minibatch")
     value: Literal["separate", "shared"] = Field("separate", description="value network of its own, or a head on the trunk")
     max_new_tokens: int = Field(24, ge=1, description="horizon T, tokens; paper 48")
