@@ -646,7 +646,8 @@ def headline(results: Results) -> list[dict]:
 
 
 def _of(compared: pd.DataFrame, pair: dict) -> pd.DataFrame:
-    return compared[(compared.kind == pair["kind"]) & (compared.ppo == pair["ppo"]) & (compared.nlpo == pair["nlpo"])]
+    """The rows of a pair; `methods` tests a chosen pair that is also one of equal kl_coef only once, as the latter."""
+    return compared[(compared.ppo == pair["ppo"]) & (compared.nlpo == pair["nlpo"])]
 
 
 def _named(pair: dict, sentence: bool = False) -> str:
