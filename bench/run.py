@@ -370,14 +370,16 @@ def main() -> int:
     if not options.no_peer:
         install_peer()
     load = f"{os.getloadavg()[0]:.1f}"
-    cases = [run_case(name, options) for name in options.shapes]
-    report = {"machine": machine(cases[0]["systems"]), "load_at_start": load, "cases": cases}
-    text = markdown(report)
+    cases = []
+    for name in options.shapes:  # written after each shape: the large ones take long, and a finished one is not lost
+        cases.append(run_case(name, options))
+        report = {"machine": machine(cases[0]["systems"]), "load_at_start": load, "cases": cases}
+        text = markdown(report)
+        if options.out:
+            options.out.mkdir(parents=True, exist_ok=True)
+            (options.out / "bench.md").write_text(text)
+            (options.out / "bench.json").write_text(json.dumps(report, indent=1) + "\n")
     print(text)
-    if options.out:
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "bench.md").write_text(text)
-        (options.out / "bench.json").write_text(json.dumps(report, indent=1) + "\n")
     unequal = [line for case in cases for check in case["checks"] for line in check["lines"] if not line["held"]]
     if unequal:
         say("the systems did not do equal work: see NOT EQUAL above")
