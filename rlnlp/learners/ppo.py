@@ -167,7 +167,6 @@ def update(state: State, experience: Experience, config: Config) -> Metrics:
                     f"update {state.update + 1}: the loss is {loss.item()}; examples of this minibatch: "
                     + ", ".join(batch.rollout.prompts.example_ids[:8])
                 )
-            state.optimizer.zero_grad(set_to_none=True)
             loss.backward()
             norm = nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
             if not torch.isfinite(norm):
@@ -176,8 +175,8 @@ def update(state: State, experience: Experience, config: Config) -> Metrics:
                     + ", ".join(batch.rollout.prompts.example_ids[:8])
                 )
             state.optimizer.step()
+            state.optimizer.zero_grad(set_to_none=True)  # now: gradients and the next pass's activations never coexist whole
             seen.append({**metrics, "policy/gradient_norm": norm.item()})
-    state.optimizer.zero_grad(set_to_none=True)
     first_error = seen[0]["policy/ratio_error"]
     means = {name: sum(m[name] for m in seen) / len(seen) for name in seen[0]}
     metrics = {**describe(state, experience), **means, "policy/first_ratio_error": first_error}
