@@ -60,10 +60,10 @@ def update(state: State, experience: Experience, config: Config) -> Metrics:
             f"update {state.update + 1}: the loss is {loss.item()}; examples: "
             + ", ".join(rollout.prompts.example_ids[:8])
         )
-    state.optimizer.zero_grad(set_to_none=True)
     loss.backward()
     norm = nn.utils.clip_grad_norm_(state.policy.parameters(), config.max_grad_norm)
     state.optimizer.step()
+    state.optimizer.zero_grad(set_to_none=True)  # not kept through the next forward pass
     state.update += 1
     return {"supervised/loss": loss.item(), "policy/gradient_norm": norm.item()}
 
