@@ -208,7 +208,8 @@ def reproduce(folder: Path, scratch: Path, jobs: int = 2, every: float = 30, che
                 f"FAILED: {', '.join(sorted(scheduler.failed))}. Mend it and type the same command: finished work is kept."
             )
             return False
-        ask({"all": [*REPRO, "dvc.yaml"]}, folder, logs)  # DVC has the last word
+        if changes(ask(status, folder, logs)["status"]):  # DVC has the last word
+            ask({"all": [*REPRO, "dvc.yaml"]}, folder, logs)
         print(f"done in {clock(time.monotonic() - began)}", flush=True)
         return True
 
