@@ -11,7 +11,6 @@ YAML 1.2 rules (as DVC reads it): `1e-4` is a number, `on` is text; a key given 
 from __future__ import annotations
 
 import difflib
-import hashlib
 import importlib
 import json
 import re
@@ -25,6 +24,7 @@ from pydantic import Field, PrivateAttr
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from rlnlp.runs import digest, file_hash, folder_hash
 from rlnlp.settings import ConfigError, Settings
 
 ALGORITHMS = ("ppo", "nlpo")
@@ -179,6 +179,12 @@ class Params(Settings):
     def reports(self) -> Path:
         """Folder of this profile's reports, absolute."""
         return (self.folder / self.root / "reports" / self.profile).resolve()
+
+    @property
+    def reward_files(self) -> list[Path]:
+        """The file of a brought reward function and what it may import beside it; none for another kind of reward."""
+        file, _, function = self.bring.reward.rpartition(":")
+        return sorted((self.folder / file).parent.glob("*.py")) if file.endswith(".py") and function else []
 
     @property
     def task_name(self) -> str:
@@ -632,20 +638,16 @@ def _flatten(name: str, value: Any) -> dict[str, Any]:
 
 
 def brought_contents(params: Params) -> dict[str, str]:
-    """sha256 of each file or folder that `bring` names, by setting; "" where nothing is brought or a hub is to be asked."""
+    """Content hash of each file or folder that `bring` names, by setting; "" where nothing is brought or a hub is to be asked."""
     found = {}
     for name, value in params.bring.model_dump().items():
-        file, _, _ = value.rpartition(":")
-        place = params.folder / (file if file.endswith(".py") else value)
-        if place.suffix == ".py":  # it may import files beside it
-            files = sorted(place.parent.glob("*.py"))
+        place = params.folder / value
+        if name == "reward" and params.reward_files:
+            found[name] = digest({path.name: file_hash(path) for path in params.reward_files})
+        elif value and place.is_dir():
+            found[name] = folder_hash(place)
         else:
-            files = sorted(p for p in (place.rglob("*") if place.is_dir() else [place]) if p.is_file()) if value else []
-        whole = hashlib.sha256()
-        for path in files:
-            whole.update(f"{path.relative_to(place) if place.is_dir() else path.name}\0".encode())
-            whole.update(hashlib.sha256(path.read_bytes()).digest())
-        found[name] = whole.hexdigest() if files else ""
+            found[name] = file_hash(place) if value and place.is_file() else ""
     return found
 
 

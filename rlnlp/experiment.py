@@ -312,9 +312,6 @@ def tune(params: Params, algorithm: str, out: Path) -> dict:
 
 def fingerprint(params: Params, draw: int, settings: dict) -> str:
     """Hash of all that decides a run's numbers: settings read, package files used, the draw's data and models."""
-    brought = []
-    if ".py:" in params.bring.reward:  # the file and what it may import beside it
-        brought = sorted((params.folder / params.bring.reward.rsplit(":", 1)[0]).parent.glob("*.py"))
     texts, trained = folders_of(params, draw)
     folders = [texts, trained]
     for part in ("policy", "evaluator", "reward"):  # a brought model is used where it is: its content counts
@@ -323,7 +320,7 @@ def fingerprint(params: Params, draw: int, settings: dict) -> str:
             folders.append(place)
     return runs.fingerprint(
         {**params.pick(*SETTINGS_READ), **settings},
-        files=[*runs.package_files("rlnlp.experiment", f"rlnlp.learners.{settings['algorithm']}"), *brought], folders=folders,
+        files=[*runs.package_files("rlnlp.experiment", f"rlnlp.learners.{settings['algorithm']}"), *params.reward_files], folders=folders,
     )
 
 

@@ -94,7 +94,8 @@ PUBLISHED = {  # [with KL, without KL]; "with": best finite target of its row; "
     },
 }
 RULE = (
-    "Unit: the seed; conditions are compared seed by seed on the test prompts at the final checkpoint. holds here: the 95 % t interval of the mean difference excludes 0 "
+    "Unit: the seed; conditions are compared seed by seed on the test prompts at the final checkpoint. "
+    "holds here: the 95 % t interval of the mean difference excludes 0 "
     "in the claimed direction and the exact one-sided sign-flip p is at most 0.05. fails here: both, in the opposite "
     "direction. inconclusive: neither. Where the smallest p that so many seeds can give exceeds 0.05, no test is made: "
     "too few seeds for a test; direction only. A claim on several metrics holds only if it holds on each and fails only if it "
@@ -351,14 +352,14 @@ def methods(results: Results) -> pd.DataFrame:
             continue
         seen.add((pair["ppo"], pair["nlpo"]))
         arms = {k: pair[k] for k in ("kind", "ppo", "nlpo", "ppo_kl_coef", "nlpo_kl_coef")}
+        other_beta = not math.isclose(pair["ppo_kl_coef"], pair["nlpo_kl_coef"], rel_tol=MATCH)
         for claim, metric, direction in METHOD_CLAIMS:
             shown = ("plain",) if metric == "human_log_perplexity" else ("plain", "top_p", "own")
             for decoding in shown:
                 row = _compare(results, pair["nlpo"], pair["ppo"], metric, direction or "two-sided", decoding)
                 if row:
-                    alike = math.isclose(pair["ppo_kl_coef"], pair["nlpo_kl_coef"], rel_tol=MATCH)
-                    unlike = ["decoders"] * (decoding == "own") + ["β"] * (not alike)
-                    named = f"{claim}, {' and '.join(unlike)} differ{'s' * (unlike == ['β'])}" if claim and unlike else claim
+                    unlike = {(True, True): ", decoders and β differ", (True, False): ", decoders differ", (False, True): ", β differs"}
+                    named = claim and claim + unlike.get((decoding == "own", other_beta), "")
                     rows.append({**arms, "claim": named, "decoding": decoding, **row})
             if len(shown) > 1 and results.independent(metric):
                 v = {(a, d): results.values(pair[a], metric, d) for a in NAME for d in ("own", "plain")}
