@@ -70,10 +70,14 @@ def check_parameters(cells: list[str]) -> dict[str, Any]:
     """Check what papermill injected against the cell before it; a notebook's second code cell is `check_parameters(In)`.
 
     cells: IPython's list `In` of the sources that ran. Run by papermill, the kernel also dies with its parent from here
-    on. Returns the injected parameters, {} in an interactive session. Raises: ParameterError.
+    on. In an interactive session there is nothing to check; one that was opened in notebooks/ moves to the folder above,
+    where params.yaml is and the pipeline runs. Returns the injected parameters. Raises: ParameterError.
     """
     places = [i for i, source in enumerate(cells) if source.strip().partition("\n")[0].strip() == INJECTED]
     if not places:
+        if not Path("params.yaml").exists() and Path("../params.yaml").exists():
+            os.chdir("..")
+            print(f"working folder: {Path.cwd()}")
         return {}
     from rlnlp.runs import die_with_parent
 
@@ -152,10 +156,16 @@ def scrub(notebook: Any) -> Any:
         cell.metadata.pop("execution", None)
         if cell.cell_type != "code":
             continue
-        cell.outputs = [o for o in cell.outputs if o.get("name") != "stderr" and WIDGET not in o.get("data", {})]
-        for output in cell.outputs:
+        outputs, cell.outputs = cell.outputs, []
+        for output in outputs:
+            if output.get("name") == "stderr" or WIDGET in output.get("data", {}):
+                continue
             if "text" in output:
                 output["text"] = ADDRESS.sub("", "".join(output["text"]))
+                if cell.outputs and "text" in cell.outputs[-1]:  # in how many pieces text arrived is chance
+                    cell.outputs[-1]["text"] += output["text"]
+                    continue
+            cell.outputs.append(output)
             for kind in ("text/plain", "text/html"):
                 if kind in output.get("data", {}):
                     output["data"][kind] = ADDRESS.sub("", "".join(output["data"][kind]))
@@ -176,6 +186,17 @@ def to_html(notebook: Any, path: str | Path, title: str) -> None:
     page = re.sub(r"<script(?=[^>]*(?:\bsrc=|type=\"module\"))[^>]*>.*?</script>", "", page, flags=re.DOTALL)
     page = re.sub(r"<link[^>]+href=\"https?://[^>]*>", "", page)
     atomic_write(path, page)
+
+
+def _forked_kernels() -> type:
+    """A kernel manager whose kernels come from `rlnlp.forkserver`."""
+    from jupyter_client import AsyncKernelManager
+
+    class ForkedKernelManager(AsyncKernelManager):
+        def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
+            return [sys.executable, "-m", "rlnlp.forkserver", "kernel", self.connection_file]
+
+    return ForkedKernelManager
 
 
 def run(source: str, target: str, given: dict[str, str], html: str = "") -> int:
@@ -210,12 +231,13 @@ def run(source: str, target: str, given: dict[str, str], html: str = "") -> int:
     Path(target).parent.mkdir(parents=True, exist_ok=True)
     sockets = tempfile.TemporaryDirectory(prefix="nb-", ignore_cleanup_errors=True)  # of this run alone
     config = Config(KernelManager={"transport": "ipc", "ip": f"{sockets.name}/k"})
+    manager = {"kernel_manager_class": _forked_kernels()} if "RLNLP_FORKSERVER" in os.environ else {}
     failed = None
     partial = Path(target).with_name(f".{Path(target).name}.{os.getpid()}.tmp.ipynb")  # papermill saves as it goes
     try:
         executed = papermill.execute_notebook(
             source, str(partial), parameters=values, kernel_name="python3", language="python", progress_bar=False, log_output=False,
-            stdout_file=sys.stdout, stderr_file=sys.stderr, request_save_on_cell_execute=False, config=config,
+            stdout_file=sys.stdout, stderr_file=sys.stderr, request_save_on_cell_execute=False, config=config, **manager,
         )  # fmt: skip
     except PapermillExecutionError as error:
         failed, executed = error, nbformat.read(partial, as_version=4)

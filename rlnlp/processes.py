@@ -33,13 +33,13 @@ def _die_with_us() -> None:
         _PRCTL(1, int(signal.SIGTERM), 0, 0, 0)  # 1 = PR_SET_PDEATHSIG
 
 
-def start(command: list[str], folder: Path, log: Path) -> subprocess.Popen:
-    """Start a command in its own process group, its output into a file; it ends when this process does."""
+def start(command: list[str], folder: Path, log: Path, variables: dict[str, str] | None = None) -> subprocess.Popen:
+    """Start a Python module in its own process group, its output into a file; it ends when this process does."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "wb") as out:
         return subprocess.Popen(
             [sys.executable, "-m", *command], cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-            env=environment(), start_new_session=True, preexec_fn=_die_with_us,  # noqa: PLW1509 (one system call)
+            env={**environment(), **(variables or {})}, start_new_session=True, preexec_fn=_die_with_us,  # noqa: PLW1509 (one system call)
         )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rlnlp.runs import atomic_json
 
-SECONDS = {"check": 4, "nb": 1, "data": 10, "models": 60, "tune": 150, "runs": 75}  # first guess, by kind of stage
+SECONDS = {"check": 4, "nb": 1, "data": 6, "models": 90, "tune": 130, "runs": 100}  # first guess, by kind of stage
 OTHER_SECONDS = 20
 PROGRESS = re.compile(r"\d+%\|")
 

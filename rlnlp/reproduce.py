@@ -9,6 +9,7 @@ DVC decides what has to run; this file only decides when: a stage starts as soon
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import yaml
 
+from rlnlp import forkserver
 from rlnlp.processes import ask, start, stop
 from rlnlp.progress import Durations, clock, kind, log_tail, progress_of
 from rlnlp.runs import LockError, atomic_write, die_with_parent, writer_lock
@@ -58,11 +60,12 @@ class Scheduler:
     """Runs the stages of one dvc.yaml. needs: stage -> stages it needs; changed: those that DVC found changed."""
 
     def __init__(
-        self, folder: Path, scratch: Path, needs: dict[str, set[str]], changed: set[str], jobs: int, every: float = 30
-    ):
+        self, folder: Path, scratch: Path, needs: dict[str, set[str]], changed: set[str], jobs: int, every: float = 30,
+        variables: dict[str, str] | None = None,
+    ):  # fmt: skip
         self.folder, self.logs, self.needs, self.jobs, self.every = folder, scratch / "logs", needs, jobs, every
         self.dirty, self.done, self.failed = set(changed), set(), set()
-        self.waiting, self.running = dict(needs), []
+        self.waiting, self.running, self.variables = dict(needs), [], variables
         self.durations, self.began = Durations(scratch / "durations.json"), time.monotonic()
 
     def say(self, text: str) -> None:
@@ -95,9 +98,8 @@ class Scheduler:
             while True:
                 while len(self.running) < self.jobs and (stage := self.next_stage()):
                     log = self.logs / f"{stage}.log"
-                    self.running.append(
-                        Job(stage, start([*REPRO, "-s", stage], self.folder, log), log, time.monotonic())
-                    )
+                    process = start([*REPRO, "-s", stage], self.folder, log, self.variables)
+                    self.running.append(Job(stage, process, log, time.monotonic()))
                     del self.waiting[stage]
                     self.say(f"{stage} started")
                     told = time.monotonic()
@@ -168,13 +170,17 @@ def changes(said: str) -> set[str]:
     return set(json.loads(said[said.index("{") :]))
 
 
-def reproduce(folder: Path, scratch: Path, jobs: int = 2, every: float = 30, check: bool = True) -> bool:
-    """Bring the pipeline of a folder up to date; whether all went well. Raises LockError, Stopped, SystemExit."""
+def reproduce(folder: Path, scratch: Path, jobs: int = 2, every: float = 30, ours: bool = True) -> bool:
+    """Bring the pipeline of a folder up to date; whether all went well. Raises LockError, Stopped, SystemExit.
+
+    ours: the folder is a profile of this package: it has a params file to check, and notebooks to start kernels for.
+    """
     logs, began = scratch / "logs", time.monotonic()
-    with writer_lock(scratch / "reproduce", wait_s=0):
+    with contextlib.ExitStack() as held:
+        held.enter_context(writer_lock(scratch / "reproduce", wait_s=0))
         mend_lock(folder, scratch)
         seen = scratch / "brought.json"
-        values = {"config": ["rlnlp.config", "check", "params.yaml", str(scratch / "checked.txt"), str(seen)]} if check else {}
+        values = {"config": ["rlnlp.config", "check", "params.yaml", str(scratch / "checked.txt"), str(seen)]} if ours else {}
         status, dag = (
             {"status": ["dvc", "-q", "status", "--json", "dvc.yaml"]},
             {"dag": ["dvc", "dag", "--dot", "dvc.yaml"]},
@@ -183,10 +189,11 @@ def reproduce(folder: Path, scratch: Path, jobs: int = 2, every: float = 30, che
         needs, changed = read_graph(said["dag"]), changes(said["status"])
         light = [s for s in needs if kind(s) in LIGHT]
         known = folder / "build" / seen.name
-        if check and known.exists() and known.read_text(encoding="utf-8") != seen.read_text(encoding="utf-8"):
+        if ours and known.exists() and known.read_text(encoding="utf-8") != seen.read_text(encoding="utf-8"):
             # a file of the user's was edited, which DVC cannot know: its name is a value, not a dependency
             ask({"brought": [*REPRO, "--force", "-s", "check"]}, folder, logs)
             changed = changes(ask(status, folder, logs)["status"])
+        variables = held.enter_context(forkserver.running(logs / "forkserver.log")) if ours and changed else {}
         if changed & set(light):
             ask({"light": [*REPRO, "-s", *light]}, folder, logs)
             heavy = set(needs) - set(light)
@@ -197,7 +204,7 @@ def reproduce(folder: Path, scratch: Path, jobs: int = 2, every: float = 30, che
                 flush=True,
             )
             return True
-        scheduler = Scheduler(folder, scratch, needs, changed, jobs, every)
+        scheduler = Scheduler(folder, scratch, needs, changed, jobs, every, variables)
         count = len(scheduler.affected())
         print(
             f"{count} of {len(needs)} stages to look at, {jobs} side by side; logs in {os.path.relpath(logs)}",

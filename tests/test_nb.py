@@ -55,8 +55,14 @@ def test_good_parameters_pass_and_tie_the_kernel_to_its_parent(no_prctl):
     assert no_prctl == [1]
 
 
-def test_an_interactive_session_has_nothing_to_check(no_prctl):
-    assert check_parameters(["", OWN, "check_parameters(In)"]) == {} and not no_prctl
+def test_an_interactive_session_has_nothing_to_check_and_works_beside_params_yaml(no_prctl, tmp_path, monkeypatch, capsys):
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "params.yaml").write_text("")
+    monkeypatch.chdir(tmp_path / "notebooks")
+    for _ in range(2):  # a cell can be run again
+        assert check_parameters(["", OWN, "check_parameters(In)"]) == {} and not no_prctl
+        assert Path.cwd() == tmp_path
+    assert capsys.readouterr().out == f"working folder: {tmp_path}\n"
 
 
 @pytest.mark.parametrize(

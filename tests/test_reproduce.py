@@ -57,7 +57,7 @@ def toy(tmp_path):
 
 
 def go(folder: Path, jobs: int = 2) -> bool:
-    return reproduce(folder, folder / ".scratch", jobs, check=False)
+    return reproduce(folder, folder / ".scratch", jobs, ours=False)
 
 
 def test_it_runs_all_then_nothing_then_only_what_changed(toy, capfd):
@@ -103,7 +103,7 @@ def test_ending_it_ends_what_it_started(toy, sign):
     )
     code = (
         "import rlnlp.reproduce as r, pathlib; r.real = r.reproduce;"
-        "r.reproduce = lambda folder, scratch, jobs: r.real(folder, scratch, jobs, check=False); r.main(['mini'])"
+        "r.reproduce = lambda folder, scratch, jobs: r.real(folder, scratch, jobs, ours=False); r.main(['mini'])"
     )
     outer = subprocess.Popen(
         [sys.executable, "-c", code, "rlnlp.reproduce"], cwd=toy, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE

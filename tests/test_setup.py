@@ -85,7 +85,7 @@ def test_every_import_of_the_package_is_a_direct_dependency():
             distributions = {normal(d) for d in owners.get(name, ())}
             if name != "rlnlp" and name not in sys.stdlib_module_names and distributions and not distributions & known:
                 missing.setdefault(min(distributions), path.name)
-    allowed = {"traitlets", "ipython", "packaging"}  # of ipykernel and nbconvert
+    allowed = {"traitlets", "ipython", "packaging", "jupyter-client"}  # of ipykernel and nbconvert
     assert not {d: f for d, f in missing.items() if d not in allowed}
 
 

@@ -1,0 +1,126 @@
+"""Kernels that start at once: one process has imported the large libraries already and forks for each kernel.
+
+    python -m rlnlp.forkserver serve <socket>             started by rlnlp.reproduce, ends with it
+    python -m rlnlp.forkserver kernel <connection file>   stands in for `ipykernel_launcher`; see rlnlp.nb.run
+
+Importing torch and transformers takes longer than many a stage's own work. The server imports libraries only, never this
+package, so a kernel runs the files that are there when it starts. Without $RLNLP_FORKSERVER, on another system than
+Linux, or when the server cannot be reached, kernels start the ordinary way; the results are the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+VARIABLE = "RLNLP_FORKSERVER"  # the socket's path
+LIBRARIES = (
+    "ipykernel.kernelapp", "ipykernel.ipkernel", "IPython.core.completer", "matplotlib.pyplot",
+    "pandas", "seaborn", "scipy.stats", "torch", "transformers.models.gpt2.modeling_gpt2", "transformers.models.auto.modeling_auto",
+    "transformers.models.auto.tokenization_auto",
+)  # fmt: skip
+
+
+def serve(path: str) -> None:
+    """Import the libraries, then fork for each client that connects. Returns in the forked children only, as a kernel."""
+    del sys.path[0]  # where the server stands; a kernel adds its own folder
+    os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")  # as ipykernel would, before matplotlib reads it
+    os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"  # pandas brings Arrow, whose allocator starts a thread
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(path)
+        listener.listen(64)  # clients that come during the imports wait
+        for name in LIBRARIES:
+            importlib.import_module(name)
+        if (threads := len(os.listdir("/proc/self/task"))) > 1:  # a fork keeps only one of them: locks could stay shut for ever
+            sys.exit(f"the imports left {threads} threads running; not forking")
+        gc.freeze()  # children then share the memory of what was imported
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended children leave no zombies
+        client, request, out = _fork_for_each(listener)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    _become_kernel(client, request, out)
+
+
+def _fork_for_each(listener: socket.socket) -> tuple[socket.socket, dict, list[int]]:
+    """Accept clients for ever; in each child: the client, what it asked for, its standard output and error."""
+    while True:
+        client, _ = listener.accept()
+        message, out, _, _ = socket.recv_fds(client, 1 << 20, 2)
+        while message and not message.endswith(b"\n"):
+            more = client.recv(1 << 20)
+            message = message + more if more else b""
+        if message and os.fork() == 0:
+            return client, json.loads(message), out
+        client.close()
+        for descriptor in out:
+            os.close(descriptor)
+
+
+def _become_kernel(client: socket.socket, request: dict, out: list[int]) -> None:
+    """Take over the client's folder, variables and outputs, and be its kernel; end when the client does."""
+    os.setsid()
+    for descriptor, own in zip(out, (1, 2), strict=True):
+        os.dup2(descriptor, own)
+        os.close(descriptor)
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    os.chdir(request["folder"])
+    sys.argv = ["ipykernel_launcher", "-f", request["connection_file"], f"--IPKernelApp.parent_handle={os.getppid()}"]
+    client.sendall(f"{os.getpid()}\n".encode())
+
+    def watch() -> None:
+        client.recv(1)  # nothing is ever sent: this returns when the client is gone
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="forkserver_client", daemon=True).start()
+    from ipykernel.kernelapp import launch_new_instance
+
+    launch_new_instance()
+
+
+def kernel(connection_file: str) -> None:
+    """Ask the server for a kernel, and live exactly as long as it does. Without a server become an ordinary kernel."""
+    if sys.platform.startswith("linux"):
+        import ctypes
+
+        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)  # 1 = PR_SET_PDEATHSIG: end with papermill's process
+    request = {"connection_file": connection_file, "folder": os.getcwd(), "environment": dict(os.environ)}
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.connect(os.environ[VARIABLE])
+        socket.send_fds(server, [json.dumps(request).encode() + b"\n"], [1, 2])
+        if started := server.recv(32):  # its process id
+            signal.signal(signal.SIGINT, lambda *_: os.kill(int(started), signal.SIGINT))  # how Jupyter interrupts a cell
+            server.recv(1)  # nothing comes: this returns when it has ended
+            return
+    os.execv(sys.executable, [sys.executable, "-m", "ipykernel_launcher", "-f", connection_file])
+
+
+@contextlib.contextmanager
+def running(log: Path) -> Iterator[dict[str, str]]:
+    """A server while the block lasts; gives the variables that its users need ({} where there is no server)."""
+    if not sys.platform.startswith("linux"):
+        yield {}
+        return
+    from rlnlp.processes import start, stop
+
+    with tempfile.TemporaryDirectory(prefix="fork-", ignore_cleanup_errors=True) as folder:  # short: sockets allow 107 bytes
+        path = str(Path(folder) / "s")
+        server: subprocess.Popen = start(["rlnlp.forkserver", "serve", path], Path.cwd(), log)
+        try:
+            yield {VARIABLE: path}
+        finally:
+            stop([server])
+
+
+if __name__ == "__main__":
+    {"serve": serve, "kernel": kernel}[sys.argv[1]](sys.argv[2])

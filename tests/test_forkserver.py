@@ -1,0 +1,124 @@
+"""Forked kernels: the same bytes as ordinary ones, this package's files read anew, nothing left over, no server no matter."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from rlnlp import forkserver
+from rlnlp.processes import environment
+
+pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only"), pytest.mark.xdist_group("forkserver")]
+
+CELLS = (
+    "where = 'x'",
+    "import matplotlib.pyplot as plt, pandas as pd, torch, random, os, sys, threading\nfrom transformers import GPT2Config, GPT2LMHeadModel",
+    "pd.DataFrame({'a': [1.5, 2]})",
+    "plt.plot([1, 3, 2])\nplt.show()",
+    "torch.manual_seed(1)\nmodel = GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=11, n_positions=8))\n"
+    "print(model(torch.tensor([[1, 2, 3]])).logits.sum().item(), os.getcwd() == where, os.environ['MARK'], '' in sys.path)",
+    "open('pids', 'w').write(f'{os.getpid()} {os.getppid()}');",
+    "import mine\nmine.value",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def inline_figures():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MPLBACKEND", raising=False)  # the tests' own is Agg
+        yield
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, inline_figures):
+    with forkserver.running(tmp_path_factory.mktemp("log") / "server.log") as variables:
+        yield variables
+
+
+def notebook(folder: Path, *cells: str) -> Path:
+    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
+    made.cells[0].metadata["tags"] = ["parameters"]
+    nbformat.write(made, folder / "in.ipynb")
+    return folder / "in.ipynb"
+
+
+def begin(folder: Path, variables: dict[str, str]) -> subprocess.Popen:
+    command = [sys.executable, "-m", "rlnlp.nb", "run", "in.ipynb", "out.ipynb", "-p", "where", str(folder)]
+    return subprocess.Popen(
+        command, cwd=folder, env={**environment(), **variables, "MARK": folder.name}, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+
+
+def executed(folder: Path, variables: dict[str, str]) -> tuple[str, int]:
+    """The executed notebook's text, and the process id of what its kernel was started by."""
+    process = begin(folder, variables)
+    said = process.communicate(timeout=120)[0]
+    assert process.returncode == 0, said
+    return (folder / "out.ipynb").read_text(), int((folder / "pids").read_text().split()[1])
+
+
+def name_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_a_forked_kernel_gives_the_same_bytes(tmp_path, server):
+    notebook(tmp_path, *CELLS)
+    (tmp_path / "mine.py").write_text("value = 1\n")
+    forked, parent = executed(tmp_path, server)
+    assert "rlnlp.forkserver serve" in name_of(parent)
+    plain, _ = executed(tmp_path, {})
+    assert forked == plain
+    kinds = {k for cell in json.loads(plain)["cells"] for out in cell["outputs"] for k in out.get("data", {})}
+    assert {"image/png", "text/html"} <= kinds and f"True {tmp_path.name} True" in plain
+
+    (tmp_path / "mine.py").write_text("value = 22\n")  # an edit reaches the next kernel
+    assert '"22"' in executed(tmp_path, server)[0]
+    assert alive(parent)
+
+
+def test_killing_the_notebook_ends_its_kernel_only(tmp_path, server):
+    notebook(tmp_path, "where = 'x'", "import os\n" + CELLS[-2] + "\nimport time; time.sleep(60)")
+    process = begin(tmp_path, server)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "pids").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    kernel, parent = map(int, (tmp_path / "pids").read_text().split())
+    assert alive(kernel) and "rlnlp.forkserver serve" in name_of(parent)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    deadline = time.monotonic() + 10
+    while alive(kernel) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(kernel) and alive(parent)
+
+
+def test_without_a_server_kernels_start_the_ordinary_way(tmp_path):
+    notebook(tmp_path, "where = 'x'", "import os\n" + CELLS[-2], "1 + 1")
+    text, _ = executed(tmp_path, {forkserver.VARIABLE: str(tmp_path / "nobody")})
+    assert '"2"' in text
+
+
+def test_the_server_imports_nothing_of_this_package(tmp_path):
+    code = (
+        "import sys, importlib; from rlnlp import forkserver\n"
+        "for name in forkserver.LIBRARIES: importlib.import_module(name)\n"
+        "print([m for m in sys.modules if m.startswith('rlnlp')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | environment(), check=True)
+    assert done.stdout.strip() == "['rlnlp', 'rlnlp.forkserver']"
