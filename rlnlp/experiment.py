@@ -6,12 +6,13 @@ a started one continued only under the fingerprint of everything that decides it
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -54,9 +55,12 @@ class Draw:
     judge: Callable | None
     data: Path
     prompt_tokens: int
+    read: dict[str, Prompts] = field(default_factory=dict)  # split -> its prompts
 
     def prompts(self, split: str) -> Prompts:
-        return to(data.load_prompts(self.data, split, self.tokenizer, self.prompt_tokens), self.policy.device)
+        if split not in self.read:
+            self.read[split] = to(data.load_prompts(self.data, split, self.tokenizer, self.prompt_tokens), self.policy.device)
+        return self.read[split]
 
 
 def folders_of(params: Params, draw: int) -> tuple[Path, Path]:
@@ -159,6 +163,14 @@ def decodings(algorithm: str, config: Settings, nucleus: float) -> list[Decoding
     return [Decoding("plain", **common), Decoding("top_p", top_p=nucleus, **common), Decoding("own", **own)]
 
 
+def measure(params: Params, draw: Draw, state, seed: int, split: str, decoding: Decoding):
+    """``evaluate`` of a learner's policy on a split: (row, responses, scores)."""
+    return evaluate(
+        state.policy, state.reference, draw.evaluator, draw.prompts(split), draw.tokenizer, draw.reward, draw.alone,
+        draw.judge, decoding, f"{seed}/{split}", params.evaluation.batch_size, getattr(state, "mask_model", None),
+    )
+
+
 def evaluate_state(params: Params, algorithm: str, config: Settings, draw: Draw, state, seed: int, split: str):
     """Rows of metrics on ``split`` for each decoding, and the first responses of the plain one."""
     settings, rows, samples = params.evaluation, [], []
@@ -167,10 +179,7 @@ def evaluate_state(params: Params, algorithm: str, config: Settings, draw: Draw,
     for decoding in decodings(algorithm, config, settings.top_p):
         record = decoding.record()
         if record not in done:
-            done[record] = evaluate(
-                state.policy, state.reference, draw.evaluator, prompts, draw.tokenizer, draw.reward, draw.alone,
-                draw.judge, decoding, f"{seed}/{split}", settings.batch_size, getattr(state, "mask_model", None),
-            )
+            done[record] = measure(params, draw, state, seed, split, decoding)
         row, responses, scores = done[record]
         rows.append({
             "split": split, "decoding": decoding.name, "decoding_record": record, "prompts": len(prompts),
@@ -290,8 +299,8 @@ def tune(params: Params, algorithm: str, out: Path) -> dict:
             if not (folder / "row.json").is_file():
                 draw = load_draw(params, settings.draw)
                 state, _ = train(algorithm, config, draw, seed, folder, f"tune {algorithm} {name}")
-                rows, _ = evaluate_state(params, algorithm, config, draw, state, seed, "validation")
-                runs.atomic_json(folder / "row.json", rows[0])
+                plain, *_ = decodings(algorithm, config, params.evaluation.top_p)  # the only one that the rule looks at
+                runs.atomic_json(folder / "row.json", measure(params, draw, state, seed, "validation", plain)[0])
             row = json.loads((folder / "row.json").read_text())
         candidates.append({"learning_rate": learning_rate, "kl_coef": kl_coef} | {
             k: row[k] for k in ("score", "judge", "generation_log_perplexity", "kl", "distinct_2")
@@ -320,8 +329,14 @@ def fingerprint(params: Params, draw: int, settings: dict) -> str:
             folders.append(place)
     return runs.fingerprint(
         {**params.pick(*SETTINGS_READ), **settings},
-        files=[*runs.package_files("rlnlp.experiment", f"rlnlp.learners.{settings['algorithm']}"), *params.reward_files], folders=folders,
+        files=[*_code(runs.package_files, settings["algorithm"]), *params.reward_files], folders=folders,
     )
+
+
+@functools.cache
+def _code(find: Callable, algorithm: str) -> list[Path]:
+    """The package files that runs of an algorithm use; read once, as this process has imported them once."""
+    return find("rlnlp.experiment", f"rlnlp.learners.{algorithm}")
 
 
 def card(params: Params, condition: str, seed: int, config: Settings) -> str:

@@ -458,6 +458,7 @@ def save(figure: Figure, folder: str | Path, name: str, alt: str = "") -> dict[s
     if not alt:
         raise ValueError(f"{name}: a figure needs alt text")
     atomic_write(folder / f"{name}.png", _png(figure))
+    figure.set_layout_engine("none")  # both files have the layout of the first
     with mpl.rc_context(STYLE):
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})

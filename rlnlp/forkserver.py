@@ -25,10 +25,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 VARIABLE = "RLNLP_FORKSERVER"  # the socket's path
+# not pandas, nor what imports it: it looks for a notebook when it is imported, and shows wide tables accordingly
 LIBRARIES = (
-    "ipykernel.kernelapp", "ipykernel.ipkernel", "IPython.core.completer", "matplotlib.pyplot",
-    "pandas", "seaborn", "scipy.stats", "torch", "transformers.models.gpt2.modeling_gpt2", "transformers.models.auto.modeling_auto",
-    "transformers.models.auto.tokenization_auto",
+    "ipykernel.kernelapp", "ipykernel.ipkernel", "IPython.core.completer", "matplotlib.pyplot", "scipy.stats", "torch",
+    "transformers.models.gpt2.modeling_gpt2", "transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto",
 )  # fmt: skip
 
 
@@ -36,7 +36,6 @@ def serve(path: str) -> None:
     """Import the libraries, then fork for each client that connects. Returns in the forked children only, as a kernel."""
     del sys.path[0]  # where the server stands; a kernel adds its own folder
     os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")  # as ipykernel would, before matplotlib reads it
-    os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"  # pandas brings Arrow, whose allocator starts a thread
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(path)
         listener.listen(64)  # clients that come during the imports wait

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux
 CELLS = (
     "where = 'x'",
     "import matplotlib.pyplot as plt, pandas as pd, torch, random, os, sys, threading\nfrom transformers import GPT2Config, GPT2LMHeadModel",
-    "pd.DataFrame({'a': [1.5, 2]})",
+    "pd.DataFrame({'long_name_' * 3 + str(i): [1.5, 2] for i in range(9)})",  # wider than a terminal
     "plt.plot([1, 3, 2])\nplt.show()",
     "torch.manual_seed(1)\nmodel = GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=11, n_positions=8))\n"
     "print(model(torch.tensor([[1, 2, 3]])).logits.sum().item(), os.getcwd() == where, os.environ['MARK'], '' in sys.path)",
