@@ -41,6 +41,7 @@ def setup(params: Params) -> None:
     pretrain.keep_memory()
     logging.disable_progress_bar()
     logging.set_verbosity_error()
+    _code.cache_clear()
 
 
 @dataclass

@@ -15,9 +15,9 @@ import gc
 import importlib
 import json
 import os
+import select
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -25,6 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 VARIABLE = "RLNLP_FORKSERVER"  # the socket's path
+PATIENCE_S = 120  # how long a client waits for the imports
 # not pandas, nor what imports it: it looks for a notebook when it is imported, and shows wide tables accordingly
 LIBRARIES = (
     "ipykernel.kernelapp", "ipykernel.ipkernel", "IPython.core.completer", "matplotlib.pyplot", "scipy.stats", "torch",
@@ -35,7 +36,8 @@ LIBRARIES = (
 def serve(path: str) -> None:
     """Import the libraries, then fork for each client that connects. Returns in the forked children only, as a kernel."""
     del sys.path[0]  # where the server stands; a kernel adds its own folder
-    os.environ.setdefault("MPLBACKEND", "module://matplotlib_inline.backend_inline")  # as ipykernel would, before matplotlib reads it
+    if not os.environ.get("MPLBACKEND"):  # as ipykernel would, before matplotlib reads it
+        os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         listener.bind(path)
         listener.listen(64)  # clients that come during the imports wait
@@ -53,20 +55,26 @@ def serve(path: str) -> None:
 def _fork_for_each(listener: socket.socket) -> tuple[socket.socket, dict, list[int]]:
     """Accept clients for ever; in each child: the client, what it asked for, its standard output and error."""
     while True:
-        client, _ = listener.accept()
-        message, out, _, _ = socket.recv_fds(client, 1 << 20, 2)
-        while message and not message.endswith(b"\n"):
-            more = client.recv(1 << 20)
-            message = message + more if more else b""
-        if message and os.fork() == 0:
-            return client, json.loads(message), out
-        client.close()
+        client, out = None, []
+        with contextlib.suppress(OSError):  # one client's failure, or a moment without memory: it starts its kernel itself
+            client, _ = listener.accept()
+            message, out, _, _ = socket.recv_fds(client, 1 << 20, 2)
+            while message and not message.endswith(b"\n"):
+                more = client.recv(1 << 20)
+                message = message + more if more else b""
+            if message and os.fork() == 0:
+                return client, json.loads(message), out
         for descriptor in out:
             os.close(descriptor)
+        if client is not None:
+            client.close()
 
 
 def _become_kernel(client: socket.socket, request: dict, out: list[int]) -> None:
     """Take over the client's folder, variables and outputs, and be its kernel; end when the client does."""
+    import numpy as np
+    import torch
+
     os.setsid()
     for descriptor, own in zip(out, (1, 2), strict=True):
         os.dup2(descriptor, own)
@@ -74,6 +82,10 @@ def _become_kernel(client: socket.socket, request: dict, out: list[int]) -> None
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
+    for name in [name for name in sys.modules if name.partition(".")[0] == "rlnlp"]:
+        del sys.modules[name]
+    np.random.seed()  # noqa: NPY002 (the global state, which each process has of its own)
+    torch.seed()
     sys.argv = ["ipykernel_launcher", "-f", request["connection_file"], f"--IPKernelApp.parent_handle={os.getppid()}"]
     client.sendall(f"{os.getpid()}\n".encode())
 
@@ -89,32 +101,41 @@ def _become_kernel(client: socket.socket, request: dict, out: list[int]) -> None
 
 def kernel(connection_file: str) -> None:
     """Ask the server for a kernel, and live exactly as long as it does. Without a server become an ordinary kernel."""
-    if sys.platform.startswith("linux"):
-        import ctypes
+    import ctypes
 
-        ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)  # 1 = PR_SET_PDEATHSIG: end with papermill's process
+    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)  # 1 = PR_SET_PDEATHSIG: end with papermill's process
+    if os.getppid() != int(os.environ.get("JPY_PARENT_PID") or os.getppid()):
+        return  # it has ended already
     request = {"connection_file": connection_file, "folder": os.getcwd(), "environment": dict(os.environ)}
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
-        server.connect(os.environ[VARIABLE])
-        socket.send_fds(server, [json.dumps(request).encode() + b"\n"], [1, 2])
-        if started := server.recv(32):  # its process id
-            signal.signal(signal.SIGINT, lambda *_: os.kill(int(started), signal.SIGINT))  # how Jupyter interrupts a cell
-            server.recv(1)  # nothing comes: this returns when it has ended
-            return
-    os.execv(sys.executable, [sys.executable, "-m", "ipykernel_launcher", "-f", connection_file])
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+            server.settimeout(PATIENCE_S)
+            server.connect(os.environ[VARIABLE])
+            socket.send_fds(server, [json.dumps(request).encode() + b"\n"], [1, 2])
+            if not (started := server.recv(32)):
+                raise OSError("it has ended")
+            ended = os.pidfd_open(int(started))  # not the socket's end: a process that the kernel left behind may hold it
+            signal.signal(signal.SIGINT, lambda *_: signal.pidfd_send_signal(ended, signal.SIGINT))  # Jupyter's interrupt
+            select.select([ended], [], [])
+    except OSError as error:
+        print(f"the fork server gives no kernel ({error}); starting an ordinary one", file=sys.stderr, flush=True)
+        os.execv(sys.executable, [sys.executable, "-m", "ipykernel_launcher", "-f", connection_file])
 
 
 @contextlib.contextmanager
-def running(log: Path) -> Iterator[dict[str, str]]:
-    """A server while the block lasts; gives the variables that its users need ({} where there is no server)."""
+def running(folder: Path, log: Path) -> Iterator[dict[str, str]]:
+    """A server while the block lasts; gives the variables that its users need ({} where there is no server).
+
+    folder: where the stages run, so that the server finds the same files of settings (matplotlibrc) as they would.
+    """
     if not sys.platform.startswith("linux"):
         yield {}
         return
     from rlnlp.processes import start, stop
 
-    with tempfile.TemporaryDirectory(prefix="fork-", ignore_cleanup_errors=True) as folder:  # short: sockets allow 107 bytes
-        path = str(Path(folder) / "s")
-        server: subprocess.Popen = start(["rlnlp.forkserver", "serve", path], Path.cwd(), log)
+    with tempfile.TemporaryDirectory(prefix="fork-", dir="/tmp", ignore_cleanup_errors=True) as sockets:  # sockets' paths: 107 bytes
+        path = str(Path(sockets) / "s")
+        server = start(["rlnlp.forkserver", "serve", path], folder, log)
         try:
             yield {VARIABLE: path}
         finally:

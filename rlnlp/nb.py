@@ -161,11 +161,14 @@ def scrub(notebook: Any) -> Any:
             if output.get("name") == "stderr" or WIDGET in output.get("data", {}):
                 continue
             if "text" in output:
-                output["text"] = ADDRESS.sub("", "".join(output["text"]))
+                output["text"] = "".join(output["text"])
                 if cell.outputs and "text" in cell.outputs[-1]:  # in how many pieces text arrived is chance
                     cell.outputs[-1]["text"] += output["text"]
                     continue
             cell.outputs.append(output)
+        for output in cell.outputs:
+            if "text" in output:
+                output["text"] = ADDRESS.sub("", output["text"])
             for kind in ("text/plain", "text/html"):
                 if kind in output.get("data", {}):
                     output["data"][kind] = ADDRESS.sub("", "".join(output["data"][kind]))
@@ -237,7 +240,7 @@ def run(source: str, target: str, given: dict[str, str], html: str = "") -> int:
     try:
         executed = papermill.execute_notebook(
             source, str(partial), parameters=values, kernel_name="python3", language="python", progress_bar=False, log_output=False,
-            stdout_file=sys.stdout, stderr_file=sys.stderr, request_save_on_cell_execute=False, config=config, **manager,
+            stdout_file=sys.stdout, stderr_file=sys.stderr, request_save_on_cell_execute=False, config=config, start_timeout=300, **manager,
         )  # fmt: skip
     except PapermillExecutionError as error:
         failed, executed = error, nbformat.read(partial, as_version=4)

@@ -193,7 +193,7 @@ def reproduce(folder: Path, scratch: Path, jobs: int = 2, every: float = 30, our
             # a file of the user's was edited, which DVC cannot know: its name is a value, not a dependency
             ask({"brought": [*REPRO, "--force", "-s", "check"]}, folder, logs)
             changed = changes(ask(status, folder, logs)["status"])
-        variables = held.enter_context(forkserver.running(logs / "forkserver.log")) if ours and changed else {}
+        variables = held.enter_context(forkserver.running(folder, logs / "forkserver.log")) if ours and changed else {}
         if changed & set(light):
             ask({"light": [*REPRO, "-s", *light]}, folder, logs)
             heavy = set(needs) - set(light)

@@ -20,12 +20,13 @@ pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux
 
 CELLS = (
     "where = 'x'",
-    "import matplotlib.pyplot as plt, pandas as pd, torch, random, os, sys, threading\nfrom transformers import GPT2Config, GPT2LMHeadModel",
+    "import matplotlib.pyplot as plt, pandas as pd, torch, random, os, sys, threading\nfrom transformers import GPT2Config, GPT2LMHeadModel\nseed = torch.initial_seed()",
     "pd.DataFrame({'long_name_' * 3 + str(i): [1.5, 2] for i in range(9)})",  # wider than a terminal
     "plt.plot([1, 3, 2])\nplt.show()",
     "torch.manual_seed(1)\nmodel = GPT2LMHeadModel(GPT2Config(n_layer=1, n_head=2, n_embd=8, vocab_size=11, n_positions=8))\n"
     "print(model(torch.tensor([[1, 2, 3]])).logits.sum().item(), os.getcwd() == where, os.environ['MARK'], '' in sys.path)",
     "open('pids', 'w').write(f'{os.getpid()} {os.getppid()}');",
+    "import numpy as np; open('random', 'w').write(f'{np.random.rand()} {seed}');",
     "import mine\nmine.value",
 )  # fmt: skip
 
@@ -39,7 +40,8 @@ def inline_figures():
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory, inline_figures):
-    with forkserver.running(tmp_path_factory.mktemp("log") / "server.log") as variables:
+    folder = tmp_path_factory.mktemp("server")
+    with forkserver.running(folder, folder / "server.log") as variables:
         yield variables
 
 
@@ -52,9 +54,10 @@ def notebook(folder: Path, *cells: str) -> Path:
 
 def begin(folder: Path, variables: dict[str, str]) -> subprocess.Popen:
     command = [sys.executable, "-m", "rlnlp.nb", "run", "in.ipynb", "out.ipynb", "-p", "where", str(folder)]
+    env = {k: v for k, v in environment().items() if k != "PYTEST_CURRENT_TEST"}  # ipykernel looks at it
     return subprocess.Popen(
-        command, cwd=folder, env={**environment(), **variables, "MARK": folder.name}, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True,
+        command, cwd=folder, env={**env, **variables, "MARK": folder.name}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True,
     )  # fmt: skip
 
 
@@ -66,8 +69,11 @@ def executed(folder: Path, variables: dict[str, str]) -> tuple[str, int]:
     return (folder / "out.ipynb").read_text(), int((folder / "pids").read_text().split()[1])
 
 
-def name_of(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+def name_of(pid: int | str) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    except OSError:
+        return ""
 
 
 def alive(pid: int) -> bool:
@@ -81,6 +87,7 @@ def test_a_forked_kernel_gives_the_same_bytes(tmp_path, server):
     notebook(tmp_path, *CELLS)
     (tmp_path / "mine.py").write_text("value = 1\n")
     forked, parent = executed(tmp_path, server)
+    random = (tmp_path / "random").read_text().split()
     assert "rlnlp.forkserver serve" in name_of(parent)
     plain, _ = executed(tmp_path, {})
     assert forked == plain
@@ -89,11 +96,12 @@ def test_a_forked_kernel_gives_the_same_bytes(tmp_path, server):
 
     (tmp_path / "mine.py").write_text("value = 22\n")  # an edit reaches the next kernel
     assert '"22"' in executed(tmp_path, server)[0]
+    assert not set(random) & set((tmp_path / "random").read_text().split())  # chance is not shared
     assert alive(parent)
 
 
 def test_killing_the_notebook_ends_its_kernel_only(tmp_path, server):
-    notebook(tmp_path, "where = 'x'", "import os\n" + CELLS[-2] + "\nimport time; time.sleep(60)")
+    notebook(tmp_path, "where = 'x'", "import os\n" + CELLS[5] + "\nimport time; time.sleep(60)")
     process = begin(tmp_path, server)
     deadline = time.monotonic() + 60
     while not (tmp_path / "pids").exists() and time.monotonic() < deadline:
@@ -108,8 +116,34 @@ def test_killing_the_notebook_ends_its_kernel_only(tmp_path, server):
     assert not alive(kernel) and alive(parent)
 
 
+def test_a_server_that_ends_is_no_loss(tmp_path):
+    """Its clients that are waiting start ordinary kernels."""
+    notebook(tmp_path, "where = 'x'", "import os\n" + CELLS[5], "1 + 1")
+    with forkserver.running(tmp_path, tmp_path / "log") as variables:
+        (pid,) = (int(p.name) for p in Path("/proc").glob("[0-9]*") if variables[forkserver.VARIABLE] in name_of(p.name))
+        os.kill(pid, signal.SIGSTOP)  # it hears no one
+        process = begin(tmp_path, variables)
+        time.sleep(3)
+        os.kill(pid, signal.SIGKILL)
+        said = process.communicate(timeout=60)[0]
+    assert process.returncode == 0 and "starting an ordinary one" in said, said
+    assert '"2"' in (tmp_path / "out.ipynb").read_text()
+
+
+def test_an_interrupt_reaches_the_cell(tmp_path, server, monkeypatch):
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
+
+    from rlnlp.nb import _forked_kernels
+
+    monkeypatch.setenv(*next(iter(server.items())))
+    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("import time; time.sleep(60)")])
+    with pytest.raises(CellExecutionError, match="KeyboardInterrupt"):
+        NotebookClient(made, timeout=2, interrupt_on_timeout=True, kernel_manager_class=_forked_kernels()).execute()
+
+
 def test_without_a_server_kernels_start_the_ordinary_way(tmp_path):
-    notebook(tmp_path, "where = 'x'", "import os\n" + CELLS[-2], "1 + 1")
+    notebook(tmp_path, "where = 'x'", "import os\n" + CELLS[5], "1 + 1")
     text, _ = executed(tmp_path, {forkserver.VARIABLE: str(tmp_path / "nobody")})
     assert '"2"' in text
 

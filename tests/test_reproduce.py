@@ -211,6 +211,12 @@ def test_unchanged_stages_are_passed_over_and_the_longest_goes_first(tmp_path):
     assert scheduler.next_stage() == "tune@x" and scheduler.done == {"data@0", "runs@b"}
 
 
+def test_stages_get_the_variables_that_are_meant_for_them(toy):
+    (toy / "dvc.yaml").write_text("stages:\n  a:\n    cmd: echo $RLNLP_FORKSERVER > a.txt\n    outs: [a.txt]\n")
+    assert Scheduler(toy, toy / ".scratch", {"a": set()}, {"a"}, 1, variables={"RLNLP_FORKSERVER": "there"}).run()
+    assert (toy / "a.txt").read_text() == "there\n"
+
+
 def test_time_left_is_that_of_a_schedule_and_is_corrected(tmp_path):
     durations = Durations(tmp_path / "d.json")
     durations.known = {"a": 100.0, "b": 50.0, "c": 50.0, "d": 10.0}
