@@ -17,8 +17,8 @@ endif
 
 help:
 	@echo 'make reproduce [PROFILE=$(PROFILE)] [JOBS=$(JOBS)]   from text to the report; run again, it does only what changed'
-	@echo '     PROFILE  smoke   a few minutes, every stage, numbers mean nothing'
-	@echo '              mini    about 21 minutes on two cores, generated reviews (the default)'
+	@echo '     PROFILE  smoke   two minutes, every stage, numbers mean nothing'
+	@echo '              mini    about 20 minutes on two cores, generated reviews (the default)'
 	@echo '              imdb    ninety minutes on two cores, real film reviews'
 	@echo '              paper   the published models and budgets, needs a GPU'
 	@echo 'make test [ARGS="-k name"]                the tests'
