@@ -10,7 +10,11 @@ from pathlib import Path
 
 from rlnlp.runs import atomic_json
 
-SECONDS = {"check": 4, "nb": 1, "data": 6, "models": 90, "tune": 130, "runs": 100}  # first guess, by kind of stage
+SECONDS = {  # first guess, by profile and kind of stage; what was measured replaces it
+    "mini": {"check": 4, "nb": 1, "data": 11, "models": 95, "tune": 110, "runs": 100},
+    "smoke": {"check": 4, "nb": 1, "data": 7, "models": 11, "tune": 10, "runs": 10},
+    "imdb": {"check": 4, "nb": 1, "data": 30, "models": 2200, "tune": 340, "runs": 230},
+}
 OTHER_SECONDS = 20
 PROGRESS = re.compile(r"\d+%\|")
 
@@ -45,7 +49,10 @@ def progress_of(path: Path) -> str:
 
 @dataclass
 class Durations:
-    """How long stages take: measured before, else guessed by kind, corrected by what this run measures."""
+    """How long stages take: measured before, else guessed by kind, corrected by what this run measures.
+
+    path: file of what was measured, in a folder named like the profile.
+    """
 
     path: Path
     known: dict[str, float] = field(default_factory=dict)
@@ -60,7 +67,10 @@ class Durations:
 
     def guess(self, stage: str) -> float:
         same = [s for name, s in self.known.items() if kind(name) == kind(stage)]
-        return self.known.get(stage) or (sum(same) / len(same) if same else SECONDS.get(kind(stage), OTHER_SECONDS))
+        return self.known.get(stage) or (sum(same) / len(same) if same else self._first(kind(stage)))
+
+    def _first(self, kind: str) -> float:
+        return SECONDS.get(self.path.parent.name, SECONDS["mini"]).get(kind, OTHER_SECONDS)
 
     def record(self, stage: str, seconds: float) -> None:
         self.expected, self.measured = self.expected + self.guess(stage), self.measured + seconds

@@ -227,7 +227,11 @@ def test_time_left_is_that_of_a_schedule_and_is_corrected(tmp_path):
     durations.record("b", 650.0)  # 600 s later than expected: everything is slower, by less than the one ratio of 13
     assert 2 * 110 < durations.left(needs, {}, jobs=2)
     assert Durations(tmp_path / "d.json").known["b"] == 650.0
-    assert Durations(tmp_path / "none.json").guess("models@3") > Durations(tmp_path / "none.json").guess("nb@run")
+    first = {name: Durations(tmp_path / name / "none.json") for name in ("smoke", "mini", "imdb", "new")}
+    assert first["mini"].guess("models@3") > first["mini"].guess("nb@run")
+    assert [first[n].guess("models@3") / first["mini"].guess("models@3") for n in first] == [
+        pytest.approx(11 / 95), 1, pytest.approx(2200 / 95), 1,
+    ]  # fmt: skip
 
 
 def test_the_useful_end_of_a_log(tmp_path):
