@@ -24,6 +24,8 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from rlnlp.processes import die_with_parent, start, stop
+
 VARIABLE = "RLNLP_FORKSERVER"  # the socket's path
 PATIENCE_S = 120  # how long a client waits for the imports
 # not pandas, nor what imports it: it looks for a notebook when it is imported, and shows wide tables accordingly
@@ -101,9 +103,7 @@ def _become_kernel(client: socket.socket, request: dict, out: list[int]) -> None
 
 def kernel(connection_file: str) -> None:
     """Ask the server for a kernel, and live exactly as long as it does. Without a server become an ordinary kernel."""
-    import ctypes
-
-    ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)  # 1 = PR_SET_PDEATHSIG: end with papermill's process
+    die_with_parent(signal.SIGKILL)  # that is papermill's process
     if os.getppid() != int(os.environ.get("JPY_PARENT_PID") or os.getppid()):
         return  # it has ended already
     request = {"connection_file": connection_file, "folder": os.getcwd(), "environment": dict(os.environ)}
@@ -131,8 +131,6 @@ def running(folder: Path, log: Path) -> Iterator[dict[str, str]]:
     if not sys.platform.startswith("linux"):
         yield {}
         return
-    from rlnlp.processes import start, stop
-
     with tempfile.TemporaryDirectory(prefix="fork-", dir="/tmp", ignore_cleanup_errors=True) as sockets:  # sockets' paths: 107 bytes
         path = str(Path(sockets) / "s")
         server = start(["rlnlp.forkserver", "serve", path], folder, log)

@@ -28,9 +28,13 @@ def environment() -> dict[str, str]:
     }  # fmt: skip
 
 
-def _die_with_us() -> None:
+def die_with_parent(sign: int = signal.SIGTERM) -> None:
+    """From here on the kernel sends this process `sign` when what started it ends (Linux; elsewhere nothing happens).
+
+    The light kin of `runs.die_with_parent`, which also watches the processes further up.
+    """
     if _PRCTL is not None:
-        _PRCTL(1, int(signal.SIGTERM), 0, 0, 0)  # 1 = PR_SET_PDEATHSIG
+        _PRCTL(1, int(sign), 0, 0, 0)  # 1 = PR_SET_PDEATHSIG
 
 
 def start(command: list[str], folder: Path, log: Path, variables: dict[str, str] | None = None) -> subprocess.Popen:
@@ -39,7 +43,7 @@ def start(command: list[str], folder: Path, log: Path, variables: dict[str, str]
     with open(log, "wb") as out:
         return subprocess.Popen(
             [sys.executable, "-m", *command], cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
-            env={**environment(), **(variables or {})}, start_new_session=True, preexec_fn=_die_with_us,  # noqa: PLW1509 (one system call)
+            env={**environment(), **(variables or {})}, start_new_session=True, preexec_fn=die_with_parent,  # noqa: PLW1509 (one system call)
         )  # fmt: skip
 
 

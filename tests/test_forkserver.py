@@ -16,6 +16,8 @@ import pytest
 from rlnlp import forkserver
 from rlnlp.processes import environment
 
+from .test_reproduce import alive
+
 pytestmark = [pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only"), pytest.mark.xdist_group("forkserver")]
 
 CELLS = (
@@ -74,13 +76,6 @@ def name_of(pid: int | str) -> str:
         return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     except OSError:
         return ""
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def test_a_forked_kernel_gives_the_same_bytes(tmp_path, server):
@@ -155,4 +150,4 @@ def test_the_server_imports_nothing_of_this_package(tmp_path):
         "print([m for m in sys.modules if m.startswith('rlnlp')])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | environment(), check=True)
-    assert done.stdout.strip() == "['rlnlp', 'rlnlp.forkserver']"
+    assert done.stdout.strip() == "['rlnlp', 'rlnlp.processes', 'rlnlp.forkserver']"  # start and end processes; dropped in the fork
