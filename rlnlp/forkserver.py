@@ -86,7 +86,7 @@ def _become_kernel(client: socket.socket, request: dict, out: list[int]) -> None
     os.chdir(request["folder"])
     for name in [name for name in sys.modules if name.partition(".")[0] == "rlnlp"]:
         del sys.modules[name]
-    np.random.seed()  # noqa: NPY002 (the global state, which each process has of its own)
+    np.random.seed()  # the global state, which each process has of its own
     torch.seed()
     sys.argv = ["ipykernel_launcher", "-f", request["connection_file"], f"--IPKernelApp.parent_handle={os.getppid()}"]
     client.sendall(f"{os.getpid()}\n".encode())

@@ -14,7 +14,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from rlnlp.nb import ParameterError, assignments, check_parameters, parameters_of, run, strip, to_html, typed
+from rlnlp.nb import ParameterError, assignments, check_parameters, parameters_of, run, scrub, strip, to_html, typed
 
 OWN = "draw = 0\nrate: float = 0.1  # per step\nname = 'x'\nflag = True\nother = None"
 
@@ -117,6 +117,17 @@ def test_run_refuses_before_a_kernel_starts(tmp_path, name, value, monkeypatch, 
 
 
 # strip, run, scrub ---------------------------------------------------------------------------------------------------
+
+
+def test_printed_text_is_one_piece_however_it_arrived():
+    def cell(*outputs):
+        made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("")])
+        made.cells[0].outputs = [nbformat.v4.new_output("stream", name=name, text=text) for name, text in outputs]
+        return scrub(made)
+
+    whole = cell(("stdout", "a <f at 0x7f00aa11bb22>\nb\n"))
+    assert whole == cell(("stdout", "a <f at 0x7f00"), ("stderr", "warning"), ("stdout", "aa11bb22>\nb\n"))
+    assert [o["text"] for o in whole.cells[0].outputs] == ["a <f>\nb\n"]
 
 
 def test_saving_a_notebook_does_not_change_its_stripped_copy(tmp_path):
