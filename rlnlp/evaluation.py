@@ -5,6 +5,7 @@ In: a policy, prompts, a ``Decoding``, scorers. Out: one flat row of metrics and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
@@ -14,10 +15,10 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from . import metrics
-from .models import exact_kl, score_tokens
+from .models import exact_kl, limited, score_tokens
 from .rewards import evaluate_reward
-from .rollout import decode, from_references, sample, sampling_from
-from .samplers import top_p, truncation
+from .rollout import beam_search, best_rows, decode, from_references, repeat, sample, sampling_from
+from .samplers import random_mass, top_p, truncation
 from .seeds import generator
 from .types import Prompts, Rollout, take
 
@@ -26,7 +27,11 @@ from .types import Prompts, Rollout, take
 class Decoding:
     """How text was generated for an evaluation.
 
-    name: plain (ancestral), top_p, or own (as in training); mask_top_p < 1 or mask: NLPO's mask model restricts it.
+    name: plain (ancestral), top_p, own (as in training), greedy (top_k = 1), beam, ...
+    mask_top_p: NLPO's mask model restricts the policy to this mass (None = no mask); mask_random: to a random set of it
+    beams: > 1 is beam search, which is deterministic; it goes with min_new_tokens alone
+    best_of: this many samples per prompt, of which the one with the highest training reward is kept
+    Raises ``ValueError`` for beam search together with a setting of sampling.
     """
 
     name: str
@@ -37,33 +42,57 @@ class Decoding:
     top_p: float = 1.0
     mask_top_p: float | None = None
     mask_min_tokens: int = 1
+    mask_random: bool = False
+    beams: int = 1
+    best_of: int = 1
+
+    def __post_init__(self) -> None:
+        if self.beams < 1 or self.best_of < 1:
+            raise ValueError(f"decoding {self.name!r}: expected beams and best_of >= 1, got {self.beams} and {self.best_of}")
+        drawing = ("temperature", "top_k", "top_p", "mask_top_p", "best_of")
+        if self.beams > 1 and (changed := [name for name in drawing if getattr(self, name) != getattr(Decoding, name)]):
+            raise ValueError(f"decoding {self.name!r}: beam search draws nothing, so it cannot go with {', '.join(changed)}")
 
     def record(self) -> str:
-        """One line for tables: every setting but the name."""
-        masked = self.mask_top_p is not None
-        given = {k: v for k, v in asdict(self).items() if k != "name" and (masked or not k.startswith("mask"))}
-        return ", ".join(f"{k}={v}" for k, v in given.items())
+        """One line for tables: every setting but the name; those of masks, beams and best of n only where they act."""
+        hidden = {"name"} | {name for name in ("mask_random", "beams", "best_of") if getattr(self, name) == getattr(Decoding, name)}
+        if self.mask_top_p is None:
+            hidden |= {"mask_top_p", "mask_min_tokens", "mask_random"}
+        return ", ".join(f"{k}={v}" for k, v in asdict(self).items() if k not in hidden)
 
 
 def generate(
     policy: PreTrainedModel, prompts: Prompts, decoding: Decoding, stream: str, batch_size: int,
-    mask_model: PreTrainedModel | None = None,
+    mask_model: PreTrainedModel | None = None, select: Callable[[Rollout], Tensor] | None = None,
 ) -> list[Rollout]:
     """Responses to every prompt, in batches; the random numbers depend on the name ``stream`` and the batch alone, so
-    that two policies compared on one stream get the same ones."""
-    masked = decoding.mask_top_p is not None
+    that two policies compared on one stream get the same ones.
+
+    select: rollout -> [B], what best of n maximises. Raises ``ValueError`` where a decoding needs a mask model or a
+    selector and none was given.
+    """
+    masked, n = decoding.mask_top_p is not None, decoding.best_of
     if masked and mask_model is None:
         raise ValueError(f"decoding {decoding.name!r} needs a mask model and none was given")
+    if n > 1 and select is None:
+        raise ValueError(f"decoding {decoding.name!r} keeps the best of {n} samples and was not told by what")
     settings = sampling_from(policy, decoding.max_new_tokens, decoding.temperature, decoding.min_new_tokens)
-    return [
-        sample(
-            policy, take(prompts, rows), settings, generator("evaluation", stream, int(rows[0])),
-            truncation(decoding.top_k, decoding.top_p),
-            mask_model if masked else None,
-            top_p(decoding.mask_top_p, decoding.mask_min_tokens) if masked else None,
+    rollouts = []
+    for rows in torch.arange(len(prompts)).split(max(1, batch_size // n)):  # as many samples at once, whatever n is
+        batch, name, mask_rule = take(prompts, rows), ("evaluation", stream, int(rows[0])), None
+        if decoding.beams > 1:
+            rollouts.append(beam_search(policy, batch, settings, decoding.beams))
+            continue
+        if masked and decoding.mask_random:
+            mask_rule = random_mass(decoding.mask_top_p, generator(*name, "mask"), decoding.mask_min_tokens)
+        elif masked:
+            mask_rule = top_p(decoding.mask_top_p, decoding.mask_min_tokens)
+        drawn = sample(
+            policy, repeat(batch, n), settings, generator(*name), truncation(decoding.top_k, decoding.top_p),
+            mask_model if masked else None, mask_rule,
         )
-        for rows in torch.arange(len(prompts)).split(batch_size)
-    ]
+        rollouts.append(drawn if n == 1 else take(drawn, best_rows(select(drawn), n)))
+    return rollouts
 
 
 def evaluate(
@@ -79,19 +108,32 @@ def evaluate(
     stream: str,
     batch_size: int = 64,
     mask_model: PreTrainedModel | None = None,
+    judge_2: Callable | None = None,
+    training_reward: Callable | None = None,
 ) -> tuple[dict[str, float], list[str], Tensor]:
     """Returns (row, responses, scores [B]).
 
     score / score_response: the reward on prompt + response, as published, and, by ``alone``, on the response alone
-    judge: a scorer nobody trained on, on the response (told where the prompt stopped); None where there is no judge
+    training_score: ``training_reward``, what the policy was trained on and best of n selects by; the score where it is None
+    judge, judge_2: scorers nobody trained on, on the response (told where the prompt stopped); None where there is none
     generation_log_perplexity: nats per token of the responses under ``evaluator``, a language model that took no part
     kl / kl_deployed: exact KL to the reference per token in nats, of the bare policy and of the decoding's distribution
     kl_deployed_per_response: the latter summed over each response
     distinct_1, distinct_2, msttr, entropy_2, repetition, shared_5gram, length, terminated: see ``metrics``
+
+    Beam search samples from nothing, so it has no deployed KL (None). That of best of n is not computable token by
+    token; per response it is the upper bound log n - (n - 1) / n to the distribution that was sampled from (Beirami et
+    al. 2024, arXiv:2401.01879), given where that is the reference's and None where the policy was trained too.
     """
-    rollouts = generate(policy, prompts, decoding, stream, batch_size, mask_model)
+    training = training_reward or reward
+
+    def select(rollout: Rollout) -> Tensor:
+        return evaluate_reward(training, rollout.prompts, decode(rollout, tokenizer))[0].to(rollout.responses.device)
+
+    rollouts = generate(policy, prompts, decoding, stream, batch_size, mask_model, select)
     responses = [text for rollout in rollouts for text in decode(rollout, tokenizer)]
     scores, _ = evaluate_reward(reward, prompts, responses)
+    trained = scores if training_reward is None else evaluate_reward(training_reward, prompts, responses)[0]
     nll, raw, deployed, tokens, ended = 0.0, 0.0, 0.0, 0, 0
     for rollout in rollouts:
         nll -= score_tokens(evaluator, rollout).sum().item()
@@ -99,14 +141,21 @@ def evaluate(
         raw, deployed = raw + kls[0].sum().item(), deployed + kls[1].sum().item()
         tokens += int(rollout.mask.sum())
         ended += int(rollout.terminated.sum())
+    n, per_token, per_response = decoding.best_of, deployed / tokens, deployed / len(prompts)
+    if decoding.beams > 1 or n > 1:
+        per_token, per_response = None, None
+    if n > 1 and raw / tokens < 1e-6:
+        per_response = math.log(n) - (n - 1) / n
     row = {
         "score": scores.mean().item(),
         "score_response": None if alone is None else evaluate_reward(alone, prompts, responses)[0].mean().item(),
+        "training_score": trained.mean().item(),
         "judge": None if judge is None else float(np.mean(judge(responses, prompts.texts))),
+        "judge_2": None if judge_2 is None else float(np.mean(judge_2(responses, prompts.texts))),
         "generation_log_perplexity": nll / tokens,
         "kl": raw / tokens,
-        "kl_deployed": deployed / tokens,
-        "kl_deployed_per_response": deployed / len(prompts),
+        "kl_deployed": per_token,
+        "kl_deployed_per_response": per_response,
         "length": tokens / len(prompts),
         "terminated": ended / len(prompts),
         **metrics.diversity(responses),
@@ -115,12 +164,15 @@ def evaluate(
 
 
 @torch.no_grad()
-def human_log_perplexity(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> float:
+def human_log_perplexity(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> float | None:
     """Mean negative log-likelihood in nats per token of human texts under ``model``; its exponential is what the papers
     print as "perplexity". It measures what the model has forgotten, not how fluent its own text is.
 
+    None for a model whose vocabulary was limited: tokens of human texts do not exist for it.
     Each text starts after EOS and is cut at the model's context (512 tokens if it names none).
     """
+    if limited(model):
+        return None
     context = getattr(model.config, "n_positions", None) or getattr(model.config, "max_position_embeddings", None) or 512
     settings = sampling_from(model, max_new_tokens=context - 1)
     total, tokens = 0.0, 0

@@ -25,7 +25,8 @@ CHUNK = 4096  # positions whose logits over the whole vocabulary are in memory a
 def load(folder: str | Path, device: str = "cpu") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """A language model (causal or encoder-decoder, in evaluation mode, fp32) and its tokenizer.
 
-    ``folder`` was written by ``save_pretrained``, or is a hub id. No remote code is run. Raises ``ValueError`` with the
+    ``folder`` was written by ``save_pretrained``, or is a hub id. No remote code is run. A limited vocabulary is limited
+    again. Raises ``ValueError`` with the
     reason where it cannot be loaded.
     """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
@@ -37,6 +38,8 @@ def load(folder: str | Path, device: str = "cpu") -> tuple[PreTrainedModel, PreT
         tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"model {folder}: cannot be loaded as a language model with its tokenizer: {error}") from error
+    if limited(model):
+        limit_vocabulary(model, model.config.allowed_token_ids)
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     return model, tokenizer
@@ -57,6 +60,12 @@ def encode(model: PreTrainedModel, prompts: Prompts) -> tuple[Tensor, Tensor]:
     """The encoder's hidden states [B, P, H] and their mask [B, P]; each model encodes for itself, never for another."""
     ids, mask = _right_padded(prompts.ids, prompts.mask)
     return model.get_encoder()(input_ids=ids, attention_mask=mask.long()).last_hidden_state, mask
+
+
+def prompt_inputs(model: PreTrainedModel, prompts: Prompts) -> dict[str, Tensor]:
+    """What transformers' ``generate`` needs of prompts: ids and mask [B, P], padded on the side that suits the model."""
+    ids, mask = _right_padded(prompts.ids, prompts.mask) if model.config.is_encoder_decoder else (prompts.ids, prompts.mask)
+    return {"input_ids": ids, "attention_mask": mask.long()}
 
 
 def hidden_states(model: PreTrainedModel, rollout: Rollout) -> Tensor:
@@ -109,6 +118,44 @@ def check_head(model: PreTrainedModel) -> None:
             f"model {type(model).__name__}: its logits are not its output embedding applied to its last hidden state, "
             f"which rlnlp.models.head assumes; extend that function for model_type {model.config.model_type!r}"
         )
+
+
+ABSENT = -1e9  # logit of a token that does not exist: no mass in float32, and finite, so that 0 x log 0 is 0
+
+
+def limit_vocabulary(model: PreTrainedModel, allowed_ids: list[int]) -> None:
+    """Leave ``model`` a smaller action space, in place: only the tokens ``allowed_ids`` can be chosen from now on.
+
+    The others get the constant ``ABSENT`` added to their logits, in the output embedding itself, so that sampling,
+    scoring, KL and every copy of the model agree without knowing; their log-probabilities are about -1e9 nats. It has
+    no parameters: tied weights stay tied and nothing new is trained. Prompts may still hold any token. The list goes
+    into the model's config, and ``load`` applies it again; other code that loads the saved model sees all tokens.
+    A second call replaces the first.
+    Raises ``ValueError`` for ids outside the vocabulary, without the end token, and for an output embedding with a bias.
+    """
+    layer, size = model.get_output_embeddings(), model.get_output_embeddings().out_features
+    if wrong := [i for i in allowed_ids if not 0 <= i < size]:
+        raise ValueError(f"limit_vocabulary: expected ids from 0 to {size - 1}, got {wrong[:5]}")
+    eos = model.generation_config.eos_token_id
+    eos = eos if eos is not None else model.config.eos_token_id
+    for end in eos if isinstance(eos, (list, tuple)) else [eos]:
+        if end not in allowed_ids:
+            raise ValueError(f"limit_vocabulary: the end token {end} is not among the allowed ids, so episodes could not end")
+    if "bias" in layer._parameters and layer.bias is not None:
+        raise ValueError(f"limit_vocabulary: the output embedding of {type(model).__name__} has a bias of its own")
+    bias = torch.full((size,), ABSENT, dtype=layer.weight.dtype, device=layer.weight.device)
+    bias[list(allowed_ids)] = 0.0
+    if "bias" in layer._parameters:
+        del layer.bias
+        layer.register_buffer("bias", bias, persistent=False)  # a buffer: requires_grad_(True) cannot wake it
+    else:
+        layer.bias.copy_(bias)
+    model.config.allowed_token_ids = sorted(set(allowed_ids))
+
+
+def limited(model: PreTrainedModel) -> bool:
+    """Whether ``limit_vocabulary`` was applied to the model."""
+    return getattr(model.config, "allowed_token_ids", None) is not None
 
 
 def restrict(logits: Tensor, sampling: Sampling, steps: Tensor, allowed: Tensor | None) -> Tensor:

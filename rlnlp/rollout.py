@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from .models import Decoder, restrict
+from .models import Decoder, prompt_inputs, restrict, score_tokens
 from .samplers import Sampler
 from .seeds import generator as named_generator
-from .types import Allowed, Prompts, Rollout, Sampling, take
+from .types import Allowed, NotFinite, Prompts, Rollout, Sampling, take
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -37,7 +38,7 @@ def draw(logits: Tensor, uniform: Tensor) -> Tensor:
     """
     cumulative = logits.softmax(-1).double().cumsum(-1)
     if torch.isnan(cumulative[:, -1]).any():
-        raise ValueError("the policy's logits are not finite: nothing can be sampled from them")
+        raise NotFinite("the policy's logits are not finite: nothing can be sampled from them")
     return torch.searchsorted(cumulative, (uniform.unsqueeze(1) * cumulative[:, -1:]), right=True).squeeze(1)
 
 
@@ -50,6 +51,7 @@ def sample(
     sampler: Sampler | None = None,
     mask_model: PreTrainedModel | None = None,
     mask_rule: Sampler | None = None,
+    follow: Callable[[Tensor], None] | None = None,
 ) -> Rollout:
     """One response per prompt.
 
@@ -58,6 +60,8 @@ def sample(
                 ``sampler`` then truncates what is left. An argument, not something stored, so that a sync is visible
                 in the very next sample.
     generator   CPU generator; consumes B x T numbers whatever happens, one per row and position
+    follow      called with the positions [k] of the rows that stay whenever ended rows leave the batch: for whoever
+                holds something per row of the policy's batch (dropout masks)
     Returns a ``Rollout`` [B, T] with T = the longest response in the batch.
     """
     was_training = policy.training
@@ -106,6 +110,8 @@ def sample(
             rows = rows[kept]
             for decoder in decoders:
                 decoder.keep(kept)
+            if follow is not None:
+                follow(kept)
     policy.train(was_training)
 
     used = int(mask.any(0).sum())
@@ -117,6 +123,47 @@ def sample(
         prompts, responses, mask, terminated=~running,
         behavior_logprobs=behavior[:, :used], logprobs=bare[:, :used], sampling=sampling, allowed=packed,
     )
+
+
+@torch.no_grad()
+def beam_search(policy: PreTrainedModel, prompts: Prompts, sampling: Sampling, beams: int) -> Rollout:
+    """The response with the highest mean log-probability per token that ``beams`` beams find; beams = 1 is greedy.
+
+    transformers' search with none of its other settings but ``min_new_tokens`` and the horizon. Deterministic, so there
+    is no distribution that was sampled from: ``behavior_logprobs`` are zero. Raises ``ValueError`` for a temperature.
+    """
+    from transformers import GenerationConfig
+
+    if sampling.temperature != 1.0:
+        raise ValueError(f"beam search: expected temperature 1, got {sampling.temperature}")
+    inputs = prompt_inputs(policy, prompts)
+    tokens = policy.generate(
+        **inputs, generation_config=GenerationConfig(
+            num_beams=beams, do_sample=False, max_new_tokens=sampling.max_new_tokens, min_new_tokens=sampling.min_new_tokens,
+            eos_token_id=sampling.eos_id, pad_token_id=sampling.pad_id, bos_token_id=policy.config.bos_token_id,
+            decoder_start_token_id=getattr(policy.config, "decoder_start_token_id", None),
+        ),
+    )
+    responses = tokens[:, 1 if policy.config.is_encoder_decoder else prompts.ids.shape[1] :]
+    ended = responses == sampling.eos_id
+    mask = ended.long().cumsum(1) - ended.long() == 0  # real up to and including the first EOS
+    zeros = torch.zeros(responses.shape, device=responses.device)
+    rollout = Rollout(
+        prompts, responses.masked_fill(~mask, sampling.pad_id), mask, ended.any(1), behavior_logprobs=zeros, logprobs=zeros,
+        sampling=sampling,
+    )
+    return dataclasses.replace(rollout, logprobs=score_tokens(policy, rollout))
+
+
+def repeat(prompts: Prompts, n: int) -> Prompts:
+    """Each prompt ``n`` times in a row, for several samples per prompt."""
+    return take(prompts, torch.arange(len(prompts)).repeat_interleave(n)) if n > 1 else prompts
+
+
+def best_rows(scores: Tensor, n: int) -> Tensor:
+    """The row [B] with the highest of ``scores`` [B n] among each prompt's ``n`` rows, as ``repeat`` laid them out."""
+    best = scores.view(-1, n).argmax(1)
+    return torch.arange(len(best), device=best.device) * n + best
 
 
 def decode(rollout: Rollout, tokenizer: PreTrainedTokenizerBase) -> list[str]:

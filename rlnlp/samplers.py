@@ -36,16 +36,20 @@ def top_k(k: int) -> Sampler:
     return rule
 
 
+def _check_mass(p: float, min_tokens_to_keep: int) -> None:
+    if not 0 < p <= 1:
+        raise ValueError(f"top_p: expected 0 < p <= 1, got {p}")
+    if min_tokens_to_keep < 1:
+        raise ValueError(f"min_tokens_to_keep: expected >= 1, got {min_tokens_to_keep}")
+
+
 def top_p(p: float, min_tokens_to_keep: int = 1) -> Sampler:
     """The smallest set of most probable tokens whose mass reaches p (Holtzman et al. 2020, arXiv:1904.09751).
 
     p in (0, 1]; p = 1 keeps everything, p near 0 keeps ``min_tokens_to_keep``. Equal to transformers' TopPLogitsWarper.
     RL4LMs keeps at least 100 tokens by default, which makes a sweep over small p no sweep at all; the default here is 1.
     """
-    if not 0 < p <= 1:
-        raise ValueError(f"top_p: expected 0 < p <= 1, got {p}")
-    if min_tokens_to_keep < 1:
-        raise ValueError(f"min_tokens_to_keep: expected >= 1, got {min_tokens_to_keep}")
+    _check_mass(p, min_tokens_to_keep)
 
     def rule(logits: Tensor, state=None):
         ordered, order = logits.sort(dim=-1, descending=False, stable=True)
@@ -53,6 +57,24 @@ def top_p(p: float, min_tokens_to_keep: int = 1) -> Sampler:
         removed = (ordered.softmax(-1).cumsum(-1) <= 1 - p) & (p < 1)
         removed[..., -min_tokens_to_keep:] = False
         return logits, ~torch.zeros_like(removed).scatter_(-1, order, removed), state
+
+    return rule
+
+
+def random_mass(p: float, generator: torch.Generator, min_tokens_to_keep: int = 1) -> Sampler:
+    """Tokens in random order until their mass reaches p: what top-p keeps without its choice of the probable ones.
+
+    The control for a mask that carries information. ``generator`` is a CPU generator; a call takes B x V numbers of it.
+    p in (0, 1]; p = 1 keeps everything. Raises ``ValueError`` as ``top_p``.
+    """
+    _check_mass(p, min_tokens_to_keep)
+
+    def rule(logits: Tensor, state=None):
+        order = torch.rand(logits.shape, generator=generator).argsort(-1).to(logits.device)
+        mass = logits.softmax(-1).gather(-1, order)
+        kept = (mass.cumsum(-1) - mass < p) | (p == 1)  # the mass before a token has not reached p yet
+        kept[..., :min_tokens_to_keep] = True
+        return logits, torch.zeros_like(kept).scatter_(-1, order, kept), state
 
     return rule
 

@@ -16,15 +16,20 @@ from torch import Tensor
 Record = TypeVar("Record")
 
 
+class NotFinite(ValueError):
+    """NaN or an infinity where the models' numbers are read: training has diverged, if it is a model in training."""
+
+
 def expect(**checks: tuple[Tensor, tuple[int | None, ...]]) -> None:
-    """Raise ``ValueError`` naming the first tensor whose shape differs (``None`` matches any size) or holds NaN/inf."""
+    """Raise ``ValueError`` naming the first tensor whose shape differs (``None`` matches any size), ``NotFinite`` naming
+    the first that holds NaN or an infinity."""
     for name, (tensor, shape) in checks.items():
         same = tensor.dim() == len(shape) and all(s is None or s == t for s, t in zip(shape, tensor.shape))
         if not same:
             raise ValueError(f"{name}: expected shape {shape}, got {tuple(tensor.shape)}")
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             bad = (~torch.isfinite(tensor)).nonzero()[0].tolist()
-            raise ValueError(f"{name}: not finite at index {bad}: {tensor[tuple(bad)].item()}")
+            raise NotFinite(f"{name}: not finite at index {bad}: {tensor[tuple(bad)].item()}")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -17,17 +18,18 @@ from torch import nn
 
 from .. import models
 from ..rollout import batch_of, sample
-from ..samplers import top_p, truncation
+from ..samplers import Sampler, random_mass, top_p, truncation
 from ..seeds import generator
 from ..types import Allowed, Experience, Prompts, Rollout
 from . import ppo
-from .ppo import Metrics, Score, TrainingError, update
+from .ppo import Metrics, Score, TrainingError, finite, update
 
 
 class Config(ppo.Config):
     mask_top_p: float = Field(0.9, gt=0, le=1, description="mass the mask model keeps; 1 = all tokens; paper 0.9")
     mask_min_tokens: int = Field(1, ge=1, description="tokens the mask always keeps; RL4LMs 100, which hides small p")
     sync_every: int = Field(5, ge=1, description="updates between copies of the policy into the mask model; paper 5 and 20")
+    mask_source: Literal["lagged", "initial", "random"] = Field("lagged", description="lagged = paper; initial = the mask model is never refreshed, what RL4LMs runs; random = a random set of tokens of the same mass under the lagged model")
 
 
 @dataclass
@@ -45,9 +47,15 @@ def rollout(state: State, prompts: Prompts, config: Config) -> Rollout:
     """Sample one response per prompt from the policy restricted to the mask model's nucleus."""
     return sample(
         state.policy, prompts, state.sampling, generator(state.seed, "rollout", state.update),
-        sampler=truncation(config.top_k, config.top_p),
-        mask_model=state.mask_model, mask_rule=top_p(config.mask_top_p, config.mask_min_tokens),
+        sampler=truncation(config.top_k, config.top_p), mask_model=state.mask_model, mask_rule=mask_rule(state, config),
     )
+
+
+def mask_rule(state: State, config: Config) -> Sampler:
+    """What the mask model allows in the coming rollout: its nucleus, or a random set of tokens of the same mass."""
+    if config.mask_source == "random":
+        return random_mass(config.mask_top_p, generator(state.seed, "mask", state.update), config.mask_min_tokens)
+    return top_p(config.mask_top_p, config.mask_min_tokens)
 
 
 def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Experience:
@@ -57,15 +65,17 @@ def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Exp
 
 def due(state: State, config: Config) -> bool:
     """Whether the coming rollout is the first after a sync: every ``sync_every`` updates, the first one included."""
-    return state.update % config.sync_every == 0
+    return config.mask_source != "initial" and state.update % config.sync_every == 0
 
 
 @torch.no_grad()
 def check_sync(state: State, drawn: Rollout, config: Config) -> None:
     """Raise ``TrainingError`` if the first tokens' mask in the rollout after a sync is not the policy's own nucleus.
 
-    Call it before the policy is updated. One pass over the prompts.
+    Call it before the policy is updated. One pass over the prompts. A random mask has no nucleus to compare with.
     """
+    if config.mask_source == "random":
+        return
     logits = models.Decoder(state.policy, drawn.prompts).logits()
     first = torch.zeros(len(drawn), dtype=torch.long, device=logits.device)
     _, allowed, _ = top_p(config.mask_top_p, config.mask_min_tokens)(models.restrict(logits, state.sampling, first, None), None)
@@ -86,7 +96,8 @@ def train(state: State, prompts: Prompts, score: Score, config: Config) -> Itera
         if synced:
             models.sync(state.mask_model, state.policy)
         batch = batch_of(prompts, config.episodes_per_update, state.seed, state.update)
-        seen = collect(state, batch, score, config)
+        with finite(state):
+            seen = collect(state, batch, score, config)
         if synced:
             check_sync(state, seen.rollout, config)
         metrics = update(state, seen, config)

@@ -8,6 +8,7 @@ advantages, then a few epochs of clipped gradient steps over whole episodes, tea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,7 +27,7 @@ from ..rollout import batch_of, sample, sampling_from, trim
 from ..samplers import truncation
 from ..seeds import generator
 from ..settings import Settings
-from ..types import Experience, Prompts, Rollout, Sampling, take
+from ..types import Experience, NotFinite, Prompts, Rollout, Sampling, take
 
 Score = Callable[[Rollout], tuple[Tensor, dict[str, Tensor]]]
 Metrics = dict[str, float]
@@ -34,6 +35,10 @@ Metrics = dict[str, float]
 
 class TrainingError(RuntimeError):
     """Training cannot go on: a broken invariant or a number that is not finite. The message names update and examples."""
+
+
+class Diverged(TrainingError):
+    """A loss, a gradient or a number that the policy produced is not finite. The policy is as the last step left it."""
 
 
 class Config(Settings):
@@ -61,7 +66,7 @@ class Config(Settings):
     temperature: float = Field(1.0, gt=0, description="divides the logits, in sampling and in scoring")
     top_k: int = Field(0, ge=0, description="tokens kept when sampling; 0 = all; paper 50")
     top_p: float = Field(1.0, gt=0, le=1, description="mass kept when sampling; 1 = all")
-    breaks: tuple[Literal["ratio"], ...] = Field((), description="invariants this experiment is meant to break")
+    breaks: tuple[Literal["ratio", "scoring", "finite"], ...] = Field((), description="invariants this experiment is meant to break: the first ratio is 1; tokens are scored by the distribution they were sampled from; numbers are finite (a run that diverges then ends early instead of failing)")
 
     @model_validator(mode="after")
     def _together(self):
@@ -70,6 +75,9 @@ class Config(Settings):
         if self.minibatches > self.episodes_per_update:
             raise ValueError(f"minibatches {self.minibatches}: expected at most episodes_per_update ({self.episodes_per_update})")
         return self
+
+
+Loss = Callable[["State", Experience, Config], tuple[Tensor, Metrics]]
 
 
 @dataclass
@@ -144,18 +152,21 @@ def policy_and_values(state: State, rollout: Rollout) -> tuple[Tensor, Tensor]:
     return logits, state.value(hidden).squeeze(-1) if shared else state.value(rollout)
 
 
-def update(state: State, experience: Experience, config: Config) -> Metrics:
+def update(state: State, experience: Experience, config: Config, loss_of: Loss | None = None) -> Metrics:
     """Epochs of minibatch steps on one experience; returns the update's metrics.
 
-    Raises ``TrainingError`` where the first ratio is not 1 (sampling and scoring disagree) or a loss is not finite.
+    loss_of: (state, minibatch, config) -> (loss, metrics), for learners whose loss is not ``minibatch_loss``.
+    Raises ``TrainingError`` where the first ratio is not 1 (sampling and scoring disagree), ``Diverged`` where a loss or
+    gradient is not finite.
     """
+    loss_of = loss_of or minibatch_loss
     parameters = [p for group in state.optimizer.param_groups for p in group["params"]]
     order = generator(state.seed, "minibatches", state.update)
     seen: list[Metrics] = []
     for _ in range(config.epochs):
         for rows in torch.randperm(len(experience), generator=order).tensor_split(config.minibatches):
             batch = take(experience, rows)
-            loss, metrics = minibatch_loss(state, batch, config)
+            loss, metrics = loss_of(state, batch, config)
             if not seen and "ratio" not in config.breaks and metrics["policy/ratio_error"] > 1e-3:
                 raise TrainingError(
                     f"update {state.update + 1}: the ratio of the first minibatch is off 1 by "
@@ -163,14 +174,14 @@ def update(state: State, experience: Experience, config: Config) -> Metrics:
                     f"drew them. An experiment that breaks this on purpose says so: breaks: [ratio]"
                 )
             if not torch.isfinite(loss):
-                raise TrainingError(
+                raise Diverged(
                     f"update {state.update + 1}: the loss is {loss.item()}; examples of this minibatch: "
                     + ", ".join(batch.rollout.prompts.example_ids[:8])
                 )
             loss.backward()
             norm = nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
             if not torch.isfinite(norm):
-                raise TrainingError(
+                raise Diverged(
                     f"update {state.update + 1}: the gradient norm is {norm.item()}; examples of this minibatch: "
                     + ", ".join(batch.rollout.prompts.example_ids[:8])
                 )
@@ -185,8 +196,13 @@ def update(state: State, experience: Experience, config: Config) -> Metrics:
     return metrics
 
 
-def minibatch_loss(state: State, batch: Experience, config: Config) -> tuple[Tensor, Metrics]:
-    """Clipped surrogate + value_coef x value loss - entropy_coef x entropy, as means over the batch's real tokens."""
+def minibatch_loss(
+    state: State, batch: Experience, config: Config, valued: Tensor | None = None
+) -> tuple[Tensor, Metrics]:
+    """Clipped surrogate + value_coef x value loss - entropy_coef x entropy, as means over the batch's real tokens.
+
+    valued: [B, T] bool, the tokens whose values are trained; None = all real ones.
+    """
     mask = batch.rollout.mask
     episodes = trim(batch.rollout)
     logits, values = policy_and_values(state, episodes)
@@ -194,7 +210,11 @@ def minibatch_loss(state: State, batch: Experience, config: Config) -> tuple[Ten
     policy_part, diagnostics = ppo_clip(
         logprobs, batch.rollout.behavior_logprobs[mask], batch.advantages[mask], config.clip
     )
-    value_part = value_loss(values, batch.values[mask], batch.returns[mask], config.value_clip)
+    if valued is None:
+        valued = mask
+    else:
+        values = values[valued[mask]]
+    value_part = value_loss(values, batch.values[valued], batch.returns[valued], config.value_clip)
     loss = policy_part + config.value_coef * value_part
     if config.entropy_coef:
         loss = loss - config.entropy_coef * entropy(logits)
@@ -225,8 +245,26 @@ def describe(state: State, experience: Experience) -> Metrics:
     }
 
 
-def train(state: State, prompts: Prompts, score: Score, config: Config) -> Iterator[Metrics]:
-    """Yield the metrics of each update until ``config.updates`` are done; the caller plots, evaluates, saves and stops."""
+@contextmanager
+def finite(state: State) -> Iterator[None]:
+    """Within it, a number of a model that is not finite ends training as ``Diverged``, with the update named."""
+    try:
+        yield
+    except NotFinite as error:
+        raise Diverged(f"update {state.update + 1}: {error}") from error
+
+
+def loop(
+    state: State, prompts: Prompts, score: Score, config: Config, collect: Callable, update: Callable
+) -> Iterator[Metrics]:
+    """A learner's training from its own ``collect`` and ``update``: each update on its own batch of prompts."""
     while state.update < config.updates:
         batch = batch_of(prompts, config.episodes_per_update, state.seed, state.update)
-        yield {"update": state.update + 1, **update(state, collect(state, batch, score, config), config)}
+        with finite(state):
+            seen = collect(state, batch, score, config)
+        yield {"update": state.update + 1, **update(state, seen, config)}
+
+
+def train(state: State, prompts: Prompts, score: Score, config: Config) -> Iterator[Metrics]:
+    """Yield the metrics of each update until ``config.updates`` are done; the caller plots, evaluates, saves and stops."""
+    yield from loop(state, prompts, score, config, collect, update)

@@ -11,11 +11,11 @@ from pydantic import Field
 from torch import nn
 
 from ..losses import cross_entropy
-from ..models import check_head, head, hidden_states
-from ..rollout import batch_of, from_references, sampling_from, trim
+from ..models import check_head, frozen_copy, head, hidden_states
+from ..rollout import from_references, sampling_from, trim
 from ..settings import Settings
 from ..types import Experience, Prompts, Sampling
-from .ppo import Metrics, Score, TrainingError
+from .ppo import Diverged, Metrics, Score, loop
 
 
 class Config(Settings):
@@ -24,11 +24,15 @@ class Config(Settings):
     learning_rate: float = Field(1e-3, ge=0, description="AdamW step; paper 1e-5 for GPT-2")
     max_grad_norm: float = Field(1.0, gt=0, description="gradient norm")
     max_new_tokens: int = Field(24, ge=1, description="references are cut here, tokens")
+    data_fraction: float = Field(1.0, gt=0, le=1, description="share of the labelled positive reviews that it sees; paper 0.1, 0.5, 1")
 
 
 @dataclass
 class State:
+    """``reference`` is the policy as it began, for evaluation; nothing here penalises the distance to it."""
+
     policy: nn.Module
+    reference: nn.Module
     optimizer: torch.optim.Optimizer
     sampling: Sampling
     tokenizer: object
@@ -37,10 +41,12 @@ class State:
 
 
 def init(policy, config: Config, seed: int, tokenizer=None) -> State:
-    """``tokenizer`` turns the prompts' references into tokens."""
+    """``tokenizer`` turns the prompts' references into tokens. ``data_fraction`` is for whoever makes the prompts."""
     check_head(policy)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=config.learning_rate, weight_decay=0.0, fused=True)
-    return State(policy.eval(), optimizer, sampling_from(policy, config.max_new_tokens), tokenizer, seed)
+    return State(
+        policy.eval(), frozen_copy(policy), optimizer, sampling_from(policy, config.max_new_tokens), tokenizer, seed
+    )
 
 
 def collect(state: State, prompts: Prompts, score: Score | None, config: Config) -> Experience:
@@ -56,12 +62,17 @@ def update(state: State, experience: Experience, config: Config) -> Metrics:
     logits = head(state.policy, hidden_states(state.policy, rollout)[rollout.mask]).float()
     loss = cross_entropy(logits, rollout.responses[rollout.mask])
     if not math.isfinite(loss.item()):
-        raise TrainingError(
+        raise Diverged(
             f"update {state.update + 1}: the loss is {loss.item()}; examples: "
             + ", ".join(rollout.prompts.example_ids[:8])
         )
     loss.backward()
     norm = nn.utils.clip_grad_norm_(state.policy.parameters(), config.max_grad_norm)
+    if not math.isfinite(norm.item()):
+        raise Diverged(
+            f"update {state.update + 1}: the gradient norm is {norm.item()}; examples: "
+            + ", ".join(rollout.prompts.example_ids[:8])
+        )
     state.optimizer.step()
     state.optimizer.zero_grad(set_to_none=True)  # not kept through the next forward pass
     state.update += 1
@@ -70,6 +81,4 @@ def update(state: State, experience: Experience, config: Config) -> Metrics:
 
 def train(state: State, prompts: Prompts, score: Score | None, config: Config) -> Iterator[Metrics]:
     """Yield the metrics of each update until ``config.updates`` are done."""
-    while state.update < config.updates:
-        batch = batch_of(prompts, config.episodes_per_update, state.seed, state.update)
-        yield {"update": state.update + 1, **update(state, collect(state, batch, score, config), config)}
+    yield from loop(state, prompts, score, config, collect, update)

@@ -1,0 +1,105 @@
+"""Reward-filtered fine-tuning (Dong et al. 2023, RAFT, arXiv:2304.06767): imitate the best of your own samples.
+
+Each update samples a few responses per prompt from the policy as it is, keeps the one with the highest score and takes
+supervised's step on it. The control for what a learned reward gives without a policy gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from pydantic import Field, field_validator
+from torch import Tensor
+
+from .. import types
+from ..models import score_tokens
+from ..rewards import kl_estimate
+from ..rollout import best_rows, repeat, sample, sampling_from
+from ..samplers import truncation
+from ..seeds import generator
+from ..types import Prompts, Rollout, take
+from . import supervised
+from .ppo import Metrics, Score, loop
+from .supervised import State
+
+
+class Config(supervised.Config):
+    fixed: ClassVar[dict[str, float]] = {"data_fraction": 1.0}  # it sees no labelled reviews
+
+    data_fraction: float = Field(1.0, description="1: it learns from its own samples and sees no labelled reviews")
+    samples_per_prompt: int = Field(4, ge=1, description="responses per prompt, of which the best is kept; 1 keeps all")
+    min_new_tokens: int = Field(0, ge=0, description="EOS is blocked before this many tokens")
+    temperature: float = Field(1.0, gt=0, description="divides the logits when sampling")
+    top_k: int = Field(0, ge=0, description="tokens kept when sampling; 0 = all")
+    top_p: float = Field(1.0, gt=0, le=1, description="mass kept when sampling; 1 = all")
+
+    @field_validator("data_fraction")
+    @classmethod
+    def _all(cls, value: float) -> float:
+        if value != 1:
+            raise ValueError(f"expected 1 (filtered learns from its own samples, not from labelled reviews), got {value}")
+        return value
+
+
+@dataclass(frozen=True)
+class Experience(types.Experience):
+    """The kept responses, and of all n samples of each prompt their scores [B, n], log pi - log pi_ref [B, n] (nats,
+    summed over the response) and lengths [B, n]."""
+
+    sampled_scores: Tensor
+    sampled_kl: Tensor
+    sampled_lengths: Tensor
+
+
+def init(policy, config: Config, seed: int, tokenizer=None) -> State:
+    """Supervised's state; no tokenizer is needed."""
+    state = supervised.init(policy, config, seed, tokenizer)
+    state.sampling = sampling_from(policy, config.max_new_tokens, config.temperature, config.min_new_tokens)
+    return state
+
+
+def best_of(state, prompts: Prompts, score: Score, config, n: int) -> tuple[Rollout, Tensor, dict, Rollout, Tensor]:
+    """Sample ``n`` responses per prompt and keep the best: (kept, its scores, its score parts, all [B n], all scores).
+
+    ``state`` has policy, sampling, seed and update; ``config`` has top_k and top_p.
+    """
+    drawn = sample(
+        state.policy, repeat(prompts, n), state.sampling, generator(state.seed, "rollout", state.update),
+        truncation(config.top_k, config.top_p),
+    )
+    scores, parts = score(drawn)
+    rows = best_rows(scores, n)
+    return take(drawn, rows), scores[rows], {k: v[rows] for k, v in parts.items()}, drawn, scores
+
+
+def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Experience:
+    """``samples_per_prompt`` responses per prompt, the best of each kept; nothing is penalised, so rewards are scores."""
+    n = config.samples_per_prompt
+    kept, best, parts, drawn, scores = best_of(state, prompts, score, config, n)
+    ref = score_tokens(state.reference, drawn)
+    log_ratio = kl_estimate(logprobs=drawn.logprobs, ref_logprobs=ref, kind="k1") * drawn.mask
+    rows, zeros = best_rows(scores, n), torch.zeros_like(kept.logprobs)
+    return Experience(
+        kept, best, parts, ref[rows], log_ratio[rows], zeros, zeros, zeros, zeros,
+        scores.view(-1, n), log_ratio.sum(1).view(-1, n), drawn.mask.sum(1).view(-1, n),
+    )
+
+
+def update(state: State, experience: Experience, config: Config) -> Metrics:
+    """Supervised's step on the kept responses. The metrics' score and KL are of all samples, as the policy gives them."""
+    metrics = {
+        "objective/score": experience.sampled_scores.mean().item(),
+        "objective/kl": (experience.sampled_kl.sum() / experience.sampled_lengths.sum()).item(),
+        "objective/kl_per_episode": experience.sampled_kl.mean().item(),
+        "filtered/best_score": experience.scores.mean().item(),
+        "episodes/length": experience.sampled_lengths.float().mean().item(),
+    }
+    return {**metrics, **supervised.update(state, experience, config)}
+
+
+def train(state: State, prompts: Prompts, score: Score, config: Config) -> Iterator[Metrics]:
+    """Yield the metrics of each update until ``config.updates`` are done."""
+    yield from loop(state, prompts, score, config, collect, update)
