@@ -2,13 +2,18 @@
 
     difference = paired(without_kl, with_kl, alternative="greater")     # two arrays [n], seed i in both
     decide(difference)                                                  # "holds here" | "fails here" | ...
+    decide(combine([difference, another], how="all"))                   # a claim with several parts
 
 A permutation test of n paired seeds cannot give a p below 2^-n (one-sided), whatever the data. `smallest_p` says which,
 and `sign_flip` refuses a test that could never reach alpha instead of reporting a p that looks like evidence.
+
+Estimates and arms paired by seed are here; the rule and claims of several parts in `verdicts`; independent arms,
+spreads and fractions in `unpaired`; ordered conditions and reward-KL curves in `curves`; seeds needed in `effects`.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +21,20 @@ from typing import Literal
 
 import numpy as np
 from scipy import stats
+
+from rlnlp.verdicts import (  # noqa: F401  callers know the rule as stats.decide, stats.HOLDS ...
+    FAILS,
+    FEW,
+    HOLDS,
+    INCONCLUSIVE,
+    Evidence,
+    adjusted,
+    combine,
+    decide,
+    directed,
+    holm,
+    untestable,
+)
 
 ALPHA = 0.05
 Alternative = Literal["two-sided", "greater", "less"]
@@ -44,7 +63,8 @@ class Paired:
     """Difference first - second over n seeds present in both arms.
 
     low, high: 1 - alpha t interval (always two-sided); p_permutation: exact sign-flip p in the direction of
-    ``alternative``, None where `smallest_p` exceeds alpha; p_opposite: the same in the other direction; p_t: paired t.
+    ``alternative``, None where `smallest_p` exceeds alpha; p_opposite: the same in the other direction; p_t: paired
+    t test in the direction of ``alternative``; p_two_sided: the same, two-sided.
     """
 
     n: int
@@ -57,6 +77,44 @@ class Paired:
     p_permutation: float | None
     p_opposite: float | None
     p_t: float | None
+    p_two_sided: float | None
+
+    @property
+    def evidence(self) -> Evidence:
+        """Raises ValueError for a two-sided alternative: a claim needs a direction."""
+        sign = direction(self.alternative)
+        if self.p_permutation is None:
+            return untestable(self.alpha)
+        return directed(sign * self.difference, self.p_two_sided, self.p_permutation, self.p_opposite, self.alpha)
+
+
+@dataclass(frozen=True)
+class Equivalence:
+    """Is a difference smaller than a margin? n seeds; low, high: 1 - 2 alpha interval (equivalent: it lies inside
+    ±margin); low_wide, high_wide: 1 - alpha interval; p: the larger of the two one-sided t tests; p_beyond: two-sided p
+    that |difference| exceeds the margin (<= alpha: the wide interval lies wholly outside). None at one seed.
+    """
+
+    n: int
+    difference: float
+    margin: float
+    alpha: float
+    low: float | None
+    high: float | None
+    low_wide: float | None
+    high_wide: float | None
+    p: float | None
+    p_beyond: float | None
+
+    @property
+    def equivalent(self) -> bool:
+        return self.p is not None and self.p <= self.alpha
+
+    @property
+    def evidence(self) -> Evidence:
+        if self.p is None:
+            return untestable(self.alpha)
+        return Evidence(self.p, self.p_beyond, 0.0, 0.0, self.alpha)
 
 
 def iqm(values: Sequence[float], axis: int = -1) -> float:
@@ -174,12 +232,7 @@ def one_sample(differences: Sequence[float], alternative: Alternative = "two-sid
     """`paired`, of differences (or of per-seed slopes) against 0."""
     d = _finite(differences)
     interval = mean_interval(d, alpha)
-    opposite = {"two-sided": "two-sided", "greater": "less", "less": "greater"}[alternative]
     testable = smallest_p(len(d), alternative) <= alpha
-    p_t = None
-    if len(d) > 1:
-        # no spread at all: the limit of the t test (0 in the direction seen, 1 against it)
-        p_t = _t_test(d, alternative) if np.ptp(d) > 0 else _degenerate(d[0], alternative)
     return Paired(
         n=len(d),
         difference=interval.estimate,
@@ -189,56 +242,62 @@ def one_sample(differences: Sequence[float], alternative: Alternative = "two-sid
         alpha=alpha,
         smallest_p=smallest_p(len(d), alternative),
         p_permutation=sign_flip(d, alternative, alpha) if testable else None,
-        p_opposite=sign_flip(d, opposite, alpha) if testable else None,
-        p_t=p_t,
+        p_opposite=sign_flip(d, opposite(alternative), alpha) if testable else None,
+        p_t=_t_test(d, alternative) if len(d) > 1 else None,
+        p_two_sided=_t_test(d) if len(d) > 1 else None,
     )
 
 
-HOLDS, FAILS, INCONCLUSIVE, FEW = "holds here", "fails here", "inconclusive", "too few seeds for a test; direction only"
+def equivalence(differences: Sequence[float], margin: float, alpha: float = ALPHA) -> Equivalence:
+    """Two one-sided t tests (TOST; Schuirmann 1987) of seed-wise differences against ±margin: "no difference".
 
-
-def decide(result: Paired) -> str:
-    """The rule fixed before any run, for a claim with a direction ("greater" or "less").
-
-    holds here: the two-sided 1 - alpha interval excludes 0 in the claimed direction and the permutation p <= alpha;
-    fails here: both, in the opposite direction; inconclusive: neither (so no effect found is not "fails");
-    too few seeds for a test: `smallest_p` > alpha.
+    differences [n], paired by seed; margin > 0, in the unit of the metric. Limits: a spread of 0 gives p = 0 inside the
+    margin and 1 outside; one seed gives no test; equivalent exactly if the 1 - 2 alpha interval lies inside ±margin.
+    Raises: ValueError for a margin that is not positive.
     """
-    if result.alternative == "two-sided":
+    d = _finite(differences)
+    if not 0 < margin < math.inf:
+        raise ValueError(f"an equivalence margin is a positive number in the metric's unit, found {margin!r}")
+    inner, wide = mean_interval(d, 2 * alpha), mean_interval(d, alpha)
+    p = p_beyond = None
+    if len(d) > 1:
+        p = max(_t_test(d + margin, "greater"), _t_test(d - margin, "less"))
+        nearest = math.copysign(margin, inner.estimate)
+        p_beyond = _t_test(d - nearest) if abs(inner.estimate) > margin else 1.0
+    return Equivalence(
+        n=len(d),
+        difference=inner.estimate,
+        margin=margin,
+        alpha=alpha,
+        low=inner.low,
+        high=inner.high,
+        low_wide=wide.low,
+        high_wide=wide.high,
+        p=p,
+        p_beyond=p_beyond,
+    )
+
+
+def opposite(alternative: Alternative) -> Alternative:
+    return {"two-sided": "two-sided", "greater": "less", "less": "greater"}[alternative]
+
+
+def direction(alternative: Alternative) -> int:
+    """+1 for greater, -1 for less. Raises ValueError for two-sided: a claim needs a direction."""
+    if alternative == "two-sided":
         raise ValueError("a claim needs a direction: greater or less")
-    if result.p_permutation is None:
-        return FEW
-    sign = 1 if result.alternative == "greater" else -1
-    low, high = sorted((sign * result.low, sign * result.high))
-    if low > 0 and result.p_permutation <= result.alpha:
-        return HOLDS
-    if high < 0 and result.p_opposite <= result.alpha:
-        return FAILS
-    return INCONCLUSIVE
+    return 1 if alternative == "greater" else -1
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction of a family of p values, in their order (statsmodels does the work).
-
-    Limits: one p is unchanged; m equal p become min(1, m p).
-    """
-    from statsmodels.stats.multitest import multipletests
-
-    return [float(p) for p in multipletests(list(p_values), method="holm")[1]] if len(p_values) else []
-
-
-def _t_test(d: np.ndarray, alternative: Alternative) -> float:
-    """One-sample t test against 0 (as scipy's, without its set-up time)."""
+def _t_test(d: np.ndarray, alternative: Alternative = "two-sided") -> float:
+    """One-sample t test of d [n >= 2] against 0 (as scipy's, without its set-up time)."""
+    if np.ptp(d) == 0:  # no spread at all: the limit, 0 in the direction seen, 1 against it
+        seen = d[0] != 0 and (alternative == "two-sided" or (d[0] > 0) == (alternative == "greater"))
+        return 0.0 if seen else 1.0
     t, freedom = d.mean() / (d.std(ddof=1) / np.sqrt(len(d))), len(d) - 1
     if alternative == "two-sided":
         return float(2 * stats.t.sf(abs(t), freedom))
     return float(stats.t.sf(t if alternative == "greater" else -t, freedom))
-
-
-def _degenerate(value: float, alternative: Alternative) -> float:
-    if value == 0:
-        return 1.0
-    return 0.0 if alternative == "two-sided" or (value > 0) == (alternative == "greater") else 1.0
 
 
 def _finite(values: Sequence[float]) -> np.ndarray:
