@@ -27,7 +27,20 @@ from ruamel.yaml.error import YAMLError
 from rlnlp.runs import digest, file_hash, folder_hash
 from rlnlp.settings import ConfigError, Settings
 
-ALGORITHMS = ("ppo", "nlpo")
+ALGORITHMS = {  # a file in rlnlp/learners: the sections of params.yaml that its settings come from
+    "ppo": ("sampling", "learner"),
+    "nlpo": ("sampling", "learner", "nlpo"),
+    "bandit": ("sampling", "learner"),
+    "dropout": ("sampling", "learner"),
+    "mismatch": ("sampling", "learner"),
+    "supervised": ("sampling", "supervised"),
+    "filtered": ("sampling", "supervised"),
+    "best_of_n": ("sampling",),
+}
+SEARCHED = {"ppo": "ppo", "nlpo": "nlpo", "bandit": "ppo", "dropout": "ppo", "mismatch": "ppo"}  # whose learning rate it uses
+OWN_SECTIONS = {"learner": "ppo", "nlpo": "nlpo", "supervised": "supervised"}  # sections that hold fields of a learner's Config
+DECODINGS = ("greedy", "beam", "top_k", "temperature")  # beside plain, top_p and own, which every run has
+REPORTS = ("kl", "gamma", "dropout", "mask", "budget", "warm_start", "sampling", "vocabulary")
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
@@ -117,22 +130,42 @@ class Evaluation(Settings):
 
     batch_size: int = Field(ge=1, description="episodes per forward pass; also decides which random numbers a row gets")
     top_p: float = Field(0.9, gt=0, le=1, description="nucleus mass of the second, truncated decoding")
+    top_k: int = Field(50, ge=1, description="tokens kept by the decoding top_k")
+    temperature: float = Field(0.7, gt=0, description="of the decoding temperature")
+    beams: int = Field(5, ge=2, description="width of the decoding beam")
     human_reviews: int = Field(ge=1, description="reviews for the policy's perplexity on human text")
     samples: int = Field(20, ge=1, description="unselected responses kept per seed")
 
 
-class KLReport(Settings):
-    """Which runs the KL report shows."""
+class Variants(Settings):
+    """Further models of every draw: what the data-budget and dropout ablations start from."""
 
-    conditions: tuple[str, ...] = Field(min_length=1, description="names in `runs`, in the order of the figures")
-    pairs: dict[str, list[str]] = Field(
-        description="algorithm: [run without KL, run with KL] that the verdict compares"
-    )
+    label_fractions: tuple[float, ...] = Field(description="shares of the reward model's labels, each a reward model reward_<percent>")
+    dropout: float = Field(0.0, ge=0, lt=1, description="dropout of a second base model, policy_dropout; 0 = none is made")
+    standard_prompts: int = Field(256, ge=2, description="prompts whose untrained responses put all reward models on one scale")
+
+
+class Run(Settings):
+    """What a run is, beside its learner's own settings."""
+
+    algorithm: Literal[tuple(ALGORITHMS)] = Field(description="a file in rlnlp/learners")
+    start: str = Field("", description="run whose trained policy this one continues; empty = the base model")
+    base: Literal["policy", "policy_dropout"] = Field("policy", description="base model; policy_dropout was pretrained with dropout")
+    reward: str = Field("reward", description="reward it is trained on: reward (all labels) or reward_<percent>")
+    decodings: tuple[Literal[DECODINGS], ...] = Field((), description="decodings it is evaluated with beside plain, top_p and own")
+    vocabulary: int = Field(0, ge=0, description="tokens that exist, the most frequent ones; 0 = all")
+
+
+class Report(Settings):
+    """Which runs a report shows."""
+
+    conditions: tuple[str, ...] = Field(min_length=1, description="names in `runs` and `continued`, in the order of the figures")
+    pairs: dict[str, list[str]] = Field({}, description="of the KL report: algorithm: [run without KL, run with KL]")
     note: str = Field("", description="what a reader should know about how these settings came to be; shown in the report")
 
 
 class Params(Settings):
-    """Everything in params.yaml. `learner`, `nlpo` and `runs` are checked against the learners' own Config classes."""
+    """Everything in params.yaml. `learner`, `nlpo`, `supervised` and the runs are checked against the learners' Config classes."""
 
     root: str = Field(description="folder of the repository, relative to this file")
     profile: str = Field(pattern=RUN_NAME.pattern + r"\z", description="name of this scale; outputs are kept by it")
@@ -150,13 +183,19 @@ class Params(Settings):
     sampling: SamplingSettings
     learner: dict[str, Any] = Field(description="fields of rlnlp.learners.ppo.Config that `sampling` does not have")
     nlpo: dict[str, Any] = Field({}, description="fields that rlnlp.learners.nlpo.Config adds")
+    supervised: dict[str, Any] = Field(description="fields of rlnlp.learners.supervised.Config that `sampling` does not have")
+    variants: Variants
     tune: Tune
     runs: dict[str, dict[str, Any]] = Field(
         min_length=1,
-        description="condition: {algorithm: ppo or nlpo, and what differs from `sampling`, `learner`, `nlpo`}",
+        description="condition: {algorithm, what else a Run has, and what differs from the sections above}",
+    )
+    continued: dict[str, dict[str, Any]] = Field(
+        {}, description="the same for runs that start from the trained policy of another: {start: condition, ...}"
     )
     evaluation: Evaluation
-    kl_report: KLReport
+    reports: dict[Literal[REPORTS], Report] = Field(min_length=1, description="report: the runs it shows")
+    claims: tuple[str, ...] = Field((), description="entries of claims.yaml that this profile decides; their runs must be here")
 
     _path: Path = PrivateAttr(default=Path("params.yaml"))
 
@@ -176,7 +215,7 @@ class Params(Settings):
         return (self.folder / self.root / ".scratch" / self.profile).resolve()
 
     @property
-    def reports(self) -> Path:
+    def reports_folder(self) -> Path:
         """Folder of this profile's reports, absolute."""
         return (self.folder / self.root / "reports" / self.profile).resolve()
 
@@ -191,31 +230,45 @@ class Params(Settings):
         """The task in force: bring.prompts replaces the named one."""
         return "csv" if self.bring.prompts else self.task.name
 
+    @property
+    def all_runs(self) -> dict[str, dict[str, Any]]:
+        """`runs` and `continued` together, by condition."""
+        return {**self.runs, **self.continued}
+
+    def run(self, condition: str) -> Run:
+        """What the run of a condition is. Raises ConfigError for an unknown one, naming the nearest."""
+        return Run.model_validate({k: v for k, v in self._entry(condition).items() if k in Run.model_fields})
+
+    def _entry(self, condition: str) -> dict[str, Any]:
+        if condition not in self.all_runs:
+            hint = _nearest(condition, self.all_runs)
+            raise ConfigError(f"{self.path}: runs: no run is called {condition!r}{hint} (runs: {', '.join(self.all_runs)})")
+        return self.all_runs[condition]
+
     def algorithm_config(self, algorithm: str, **changes) -> Settings:
-        """The learner's Config: `sampling` and `learner` (+ `nlpo`), then `changes`. Raises ConfigError naming the first bad field."""
+        """The learner's Config: its sections of this file, then `changes`. Raises ConfigError naming the first bad field."""
         if algorithm not in ALGORITHMS:
             raise ConfigError(f"{self.path}: expected an algorithm of {list(ALGORITHMS)}, found {algorithm!r}")
-        values = {**self.sampling.model_dump(), **self.learner, **(self.nlpo if algorithm == "nlpo" else {}), **changes}
+        model = learner_class(algorithm)
+        sections = [dict(getattr(self, name)) for name in ALGORITHMS[algorithm]]
+        values = {**_shared(model, sections), **changes}
         try:
-            return learner_class(algorithm).model_validate(values)
+            return model.model_validate(values)
         except pydantic.ValidationError as error:
-            model = learner_class(algorithm)
             found = [
                 f"{_dotted(e['loc'])}: {_explain(e, model, e['loc'], ('runs', algorithm))}" for e in error.errors()
             ]
             raise ConfigError(f"{self.path}: " + "; ".join(found), found) from None
 
     def learner_config(self, condition: str, tuned: Mapping[str, Any] | None = None) -> Settings:
-        """The learner's Config of one run: `sampling` and `learner` (+ `nlpo`), then `tuned`, then what `runs.<condition>` says.
+        """The learner's Config of one run: its sections of this file, then `tuned`, then what the run itself says.
 
         tuned: learner fields chosen by the search, e.g. {"learning_rate": 1e-3}.
         Raises: ConfigError for an unknown condition or a value the learner refuses.
         """
-        if condition not in self.runs:
-            hint = _nearest(condition, self.runs)
-            raise ConfigError(f"{self.path}: runs: no run is called {condition!r}{hint} (runs: {', '.join(self.runs)})")
-        overrides = {k: v for k, v in self.runs[condition].items() if k != "algorithm"}
-        return self.algorithm_config(self.runs[condition]["algorithm"], **{**(tuned or {}), **overrides})
+        run = self._entry(condition)
+        overrides = {k: v for k, v in run.items() if k not in Run.model_fields}
+        return self.algorithm_config(run["algorithm"], **{**(tuned or {}), **overrides})
 
     def pick(self, *names: str) -> dict[str, Any]:
         """The values under dotted names ("sampling", "learner.gamma", ...), flat, for a fingerprint.
@@ -234,9 +287,20 @@ class Params(Settings):
         return picked
 
 
+def reward_name(fraction: float) -> str:
+    """The reward model trained on a share of the labels: reward_10 for 0.1."""
+    return f"reward_{100 * fraction:g}"
+
+
 def learner_class(algorithm: str) -> type[Settings]:
     """`Config` of rlnlp.learners.<algorithm>; imported here, because it brings torch with it."""
     return importlib.import_module(f"rlnlp.learners.{algorithm}").Config
+
+
+def _shared(model: type[Settings], sections: list[dict[str, Any]]) -> dict[str, Any]:
+    """The values of the sections that a learner has and that are not fixed by what it is (a bandit's gamma is 1)."""
+    fixed = getattr(model, "fixed", {})
+    return {k: v for section in sections for k, v in section.items() if k in model.model_fields and k not in fixed}
 
 
 def load(path: str | Path = "params.yaml", **overrides) -> Params:
@@ -361,36 +425,48 @@ class _Check:
                 self.origin[keys] = origin
 
     def learners(self) -> None:
-        """Check `learner`, `nlpo` and every run against the learners' Config classes."""
-        learner, nlpo, runs = (self.raw.get(k, {}) for k in ("learner", "nlpo", "runs"))
-        if not all(isinstance(section, dict) for section in (learner, nlpo, runs)):
+        """Check `learner`, `nlpo`, `supervised` and every run against the learners' Config classes."""
+        sections = {name: self.raw.get(name, {}) for name in ("sampling", *OWN_SECTIONS)}
+        groups = {name: self.raw.get(name) or {} for name in ("runs", "continued")}
+        if not all(isinstance(section, dict) for section in (*sections.values(), *groups.values())):
             return  # already reported
         before = len(self.problems)
-        for section, values in (("learner", learner), ("nlpo", nlpo)):
-            for name in values:
+        for section in OWN_SECTIONS:
+            for name in sections[section]:
                 if name not in _names(section):
                     self.add((section, name), f"unknown name{_suggest((section, name))}")
-        sampling = self.raw.get("sampling")
-        shared = {k: v for k, v in (sampling.items() if isinstance(sampling, dict) else ()) if k in _names("sampling")}
-        origins = {k: ("sampling", k) for k in shared} | {k: ("learner", k) for k in learner if k in _names("learner")}
-        shared |= {k: v for k, v in learner.items() if k in _names("learner")}
-        good = {k: v for k, v in nlpo.items() if k in _names("nlpo")}
-        self.validate("ppo", shared, origins, ("learner",))
-        self.validate("nlpo", {**shared, **good}, origins | {k: ("nlpo", k) for k in good}, ("nlpo",))
+        known = {name: {k: v for k, v in values.items() if k in _names(name)} for name, values in sections.items()}
+
+        def given(algorithm: str) -> tuple[dict, dict]:
+            """The values that an algorithm takes from the sections, and where each stands."""
+            names, model = ALGORITHMS[algorithm], learner_class(algorithm)
+            values = _shared(model, [known[name] for name in names])
+            return values, {k: (name, k) for name in names for k in known[name] if k in values}
+
+        for section, algorithm in OWN_SECTIONS.items():
+            self.validate(algorithm, *given(algorithm), (section,))
         sound = len(self.problems) == before
-        for name, run in runs.items():
-            if not RUN_NAME.fullmatch(name):
-                self.add(("runs", name), "expected a name of letters, digits, _ and - (no dots), as it names a folder")
-            if not isinstance(run, dict):
-                continue
-            algorithm = run.get("algorithm")
-            if algorithm not in ALGORITHMS:
-                found = "none" if algorithm is None else f"{_show(algorithm)}{_nearest(algorithm, ALGORITHMS)}"
-                self.add(("runs", name, "algorithm"), f"expected one of {', '.join(ALGORITHMS)}; found {found}")
-                continue
-            own = {k: v for k, v in run.items() if k != "algorithm"}
-            base = {**shared, **(good if algorithm == "nlpo" else {})}
-            self.validate(algorithm, {**base, **own}, {k: ("runs", name, k) for k in own}, ("runs", name), sound)
+        for group, runs in groups.items():
+            for name, run in runs.items():
+                if not RUN_NAME.fullmatch(name):
+                    self.add((group, name), "expected a name of letters, digits, _ and - (no dots), as it names a folder")
+                if isinstance(run, dict):
+                    self.run_entry((group, name), run, given, sound)
+
+    def run_entry(self, place: tuple, run: dict, given, sound: bool) -> None:
+        """Check one entry of `runs` or `continued`: what a Run has, and what its learner has."""
+        algorithm = run.get("algorithm")
+        if algorithm not in ALGORITHMS:
+            found = "none" if algorithm is None else f"{_show(algorithm)}{_nearest(algorithm, ALGORITHMS)}"
+            self.add((*place, "algorithm"), f"expected one of {', '.join(ALGORITHMS)}; found {found}")
+            return
+        try:
+            Run.model_validate({k: v for k, v in run.items() if k in Run.model_fields})
+        except pydantic.ValidationError as error:
+            for e in error.errors():
+                self.add(place + e["loc"], _explain(e, Run, e["loc"]))
+        own = {k: v for k, v in run.items() if k not in Run.model_fields}
+        self.validate(algorithm, {**given(algorithm)[0], **own}, {k: (*place, k) for k in own}, place, sound)
 
     def validate(self, algorithm: str, values: dict, origins: dict, section: tuple, whole: bool = True) -> None:
         """Report what the learner refuses, for the keys in `origins` (and as a whole, if `whole`)."""
@@ -441,23 +517,7 @@ class _Check:
         self.brought(p)
         if p.task.name == "csv" and not p.bring.prompts:
             self.add(("task", "name"), "csv needs bring.prompts: the CSV file with a column `prompt`")
-        runs, conditions = list(p.runs), p.kl_report.conditions
-        for i, name in enumerate(conditions):
-            if name not in p.runs:
-                self.add(
-                    ("kl_report", "conditions", i), f"expected a name in runs, found {name!r}{_nearest(name, runs)}"
-                )
-        if len(set(conditions)) < len(conditions):
-            self.add(("kl_report", "conditions"), "expected different names")
-        for label, pair in p.kl_report.pairs.items():
-            if len(pair) != 2:
-                self.add(("kl_report", "pairs", label), f"expected [run without KL, run with KL], found {pair}")
-            for name in pair:
-                if name not in conditions and (name not in p.runs or set(conditions) <= set(p.runs)):
-                    hint = _nearest(name, conditions)
-                    self.add(
-                        ("kl_report", "pairs", label), f"expected names in kl_report.conditions, found {name!r}{hint}"
-                    )
+        self.named_runs(p)
         root = self.path.resolve().parent / p.root
         if not root.is_dir():
             self.add(("root",), f"expected a folder, relative to {self.path}; found {p.root!r}")
@@ -465,9 +525,51 @@ class _Check:
         if here.parent.name == "profiles" and p.profile != here.name:
             self.add(("profile",), f"expected {here.name!r}, the name of this file's folder, found {p.profile!r}")
 
+    def named_runs(self, p: Params) -> None:
+        """What runs and reports name is there."""
+        names = list(p.all_runs)
+        for name in p.runs.keys() & p.continued.keys():
+            self.add(("continued", name), "expected a name that is not in runs too")
+        fractions = [f for f in p.variants.label_fractions if 0 <= f < 1]
+        if len(fractions) < len(p.variants.label_fractions) or len(set(fractions)) < len(fractions):
+            self.add(("variants", "label_fractions"), f"expected different numbers >= 0 and < 1, found {list(p.variants.label_fractions)}")
+        rewards = ["reward", *(reward_name(f) for f in fractions)]
+        for group, runs in (("runs", p.runs), ("continued", p.continued)):
+            for name, entry in runs.items():
+                if not set(entry) & {"start", "reward", "base"} and group == "runs":
+                    continue
+                try:
+                    run = Run.model_validate({k: v for k, v in entry.items() if k in Run.model_fields})
+                except pydantic.ValidationError:
+                    continue  # already reported
+                if group == "runs" and run.start:
+                    self.add((group, name, "start"), "expected no start here: runs that continue another stand in `continued`")
+                if group == "continued" and run.start not in p.runs:
+                    self.add((group, name, "start"), f"expected a name in runs, found {_show(run.start)}{_nearest(run.start, p.runs)}")
+                if run.reward not in rewards:
+                    self.add((group, name, "reward"), f"expected one of {rewards} (variants.label_fractions), found {run.reward!r}{_nearest(run.reward, rewards)}")
+                if run.base == "policy_dropout" and not p.variants.dropout:
+                    self.add((group, name, "base"), "policy_dropout is not made: variants.dropout is 0")
+        for report, shown in p.reports.items():
+            place = ("reports", report)
+            for i, name in enumerate(shown.conditions):
+                if name not in names:
+                    self.add((*place, "conditions", i), f"expected a name in runs, found {name!r}{_nearest(name, names)}")
+            if len(set(shown.conditions)) < len(shown.conditions):
+                self.add((*place, "conditions"), "expected different names")
+            for label, pair in shown.pairs.items():
+                if len(pair) != 2:
+                    self.add((*place, "pairs", label), f"expected [run without KL, run with KL], found {pair}")
+                for name in pair:
+                    if name not in shown.conditions and (name not in names or set(shown.conditions) <= set(names)):
+                        hint = _nearest(name, shown.conditions)
+                        self.add((*place, "pairs", label), f"expected names in reports.{report}.conditions, found {name!r}{hint}")
+        if len(set(p.claims)) < len(p.claims):
+            self.add(("claims",), "expected different names")
+
     def lengths(self, p: Params) -> None:
         """Prompt and response fit into the models."""
-        own = [run.get("max_new_tokens") for run in p.runs.values()]
+        own = [run.get("max_new_tokens") for run in p.all_runs.values()]
         longest = max(n for n in [p.sampling.max_new_tokens, *own] if isinstance(n, int))
         need = p.task.prompt_tokens + longest
         parts = f"task.prompt_tokens {p.task.prompt_tokens} + max_new_tokens {longest} = {need}"
@@ -585,10 +687,9 @@ def _names(section: str = "") -> dict[str, Any]:
     """Field name -> type of a section ("" = the top level; a learner section has the fields it may set)."""
     if section == "":
         return {k: f.annotation for k, f in Params.model_fields.items()}
-    if section == "learner":
-        return {k: None for k in learner_class("ppo").model_fields if k not in SamplingSettings.model_fields}
-    if section == "nlpo":
-        return {k: None for k in learner_class("nlpo").model_fields if k not in learner_class("ppo").model_fields}
+    if section in OWN_SECTIONS:
+        others = learner_class("ppo") if section == "nlpo" else SamplingSettings
+        return {k: None for k in learner_class(OWN_SECTIONS[section]).model_fields if k not in others.model_fields}
     kind = Params.model_fields[section].annotation if section in Params.model_fields else None
     return dict.fromkeys(kind.model_fields) if isinstance(kind, type) and issubclass(kind, Settings) else {}
 
@@ -597,19 +698,19 @@ def _known(keys: tuple) -> bool:
     """Whether dotted `keys` name a value of params.yaml (as far as the names are fixed)."""
     if keys[0] not in Params.model_fields:
         return False
-    return len(keys) == 1 or keys[0] in ("runs", "sizes", "kl_report") or keys[1] in _names(keys[0])
+    return len(keys) == 1 or keys[0] in ("runs", "continued", "sizes", "reports") or keys[1] in _names(keys[0])
 
 
 def _suggest(keys: tuple, model: type[Settings] | None = None) -> str:
     """The nearest valid name: first in the same section, then the same name in another section, then anywhere."""
     *section, name = [str(k) for k in keys]
-    if section[:1] == ["runs"]:
-        names, prefix = [*(model or learner_class("ppo")).model_fields, "algorithm"], ".".join(section)
+    if section[:1] in (["runs"], ["continued"]):
+        names, prefix = [*(model or learner_class("ppo")).model_fields, *Run.model_fields], ".".join(section)
     else:
         names, prefix = list(_names(section[0] if section else "")), section[0] if section else ""
     if near := difflib.get_close_matches(name, names, 1, 0.6):
         return f"; did you mean {prefix + '.' if prefix else ''}{near[0]}?"
-    places = {f: f"{s}.{f}" for s in Params.model_fields for f in _names(s)}
+    places = {f: f"{s}.{f}" for s in reversed(Params.model_fields) for f in _names(s)}  # of two, the first section
     if near := difflib.get_close_matches(name, places, 1, 0.75):
         return f"; did you mean {places[near[0]]}?"
     return f"; valid names: {', '.join(names)}" if names else ""

@@ -1,8 +1,8 @@
 """The KL report: tables of the named conditions in, a computed verdict, tables and samples out.
 
-    results = load(params)                  # the conditions that params.kl_report names, never a glob
+    results = load(params)                  # the conditions that params.reports["kl"] names, never a glob
     text, facts = verdict(results)          # words and numbers, both computed
-    write(results, params.reports / "kl")   # per_seed.csv, metrics.json, curves, samples.md, verdict.json, verdict.md
+    write(results, params.reports_folder / "kl")   # per_seed.csv, metrics.json, curves, samples.md, verdict.json, verdict.md
 
 The same tables give the same bytes. Published numbers are those of arXiv:2210.01241v2, Table 5 (mean of 5 seeds).
 """
@@ -12,9 +12,7 @@ from __future__ import annotations
 import html
 import json
 import math
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import wraps
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,9 @@ import pandas as pd
 from rlnlp import stats
 from rlnlp.figures import NAME, settings
 from rlnlp.metrics import BUDGET
-from rlnlp.runs import atomic_json, atomic_write, read_table, write_table
+from rlnlp.results import ReportError, Results, once
+from rlnlp.results import load as load_results
+from rlnlp.runs import atomic_json, atomic_write, write_table
 
 PROMPT_WORDS = 20  # words of a prompt that a report shows at most
 TOLERANCE = 0.2  # an adaptive target counts as reached within this share of it
@@ -105,118 +105,22 @@ RULE = (
 )
 
 
-class ReportError(ValueError):
-    """A result is missing or does not fit; the message names the condition, the file and the command."""
-
-
-@dataclass(frozen=True)
-class Results:
-    """What a report reads. per_seed, curves: tables over all conditions, in the order of params.kl_report.conditions.
-
-    samples: condition -> list of {seed, example_id, prompt, response, score}; episodes: condition -> dict;
-    tune: algorithm -> dict; models: seed -> dict (empty if the file is missing).
-    """
-
-    params: Any
-    per_seed: pd.DataFrame
-    curves: pd.DataFrame
-    samples: dict[str, list[dict]]
-    episodes: dict[str, dict]
-    tune: dict[str, dict]
-    models: dict[int, dict]
-
-    @property
-    def seeds(self) -> list[int]:
-        return sorted(int(s) for s in self.params.seeds)
-
-    @property
-    def zero_shot(self) -> str | None:
-        """The condition without training, if the report has one."""
-        return next(iter(self.per_seed.condition[self.per_seed.updates == 0]), None)
-
-    def values(self, condition: str, metric: str, decoding: str = "plain", split: str = "test") -> np.ndarray | None:
-        """One number per seed, in the order of `seeds`; None if the metric was not measured there."""
-        rows = _cells_of(self).get((condition, decoding, split))
-        if rows is None or metric not in rows or rows[metric].isna().all():
-            return None
-        if rows[metric].isna().any():  # never averaged away, and no claim judged without it
-            lost = ", ".join(f"{s}" for s in rows.index[rows[metric].isna()])
-            raise ReportError(f"{condition}: {metric} ({decoding}, {split}) is missing for seed {lost}; run the stage runs@{condition} again")
-        return rows[metric].to_numpy(dtype=float)
-
-    def independent(self, metric: str) -> bool:
-        """Whether a metric comes from models that took no part: a brought model is its own evaluator (one tokenizer)."""
-        return metric != "generation_log_perplexity" or not self.params.bring.model
-
-
-def _once(make: Callable[[Results], Any]) -> Callable[[Results], Any]:
-    """Compute a table once per Results (its tables do not change after loading)."""
-
-    @wraps(make)
-    def get(results: Results) -> Any:
-        if make.__name__ not in results.__dict__:
-            results.__dict__[make.__name__] = make(results)
-        return results.__dict__[make.__name__]
-
-    return get
-
-
-@_once
-def _cells_of(results: Results) -> dict[tuple[str, str, str], pd.DataFrame]:
-    """(condition, decoding, split) -> rows by seed."""
-    keys = ["condition", "decoding", "split"]
-    return {k: rows.set_index("seed").reindex(results.seeds) for k, rows in results.per_seed.groupby(keys)}
-
-
 def load(params) -> Results:
-    """Read the results of the conditions in params.kl_report.conditions.
-
-    Raises: ReportError for a missing file, seed or column, naming condition, path and the command that makes it.
-    """
-    tables, curves, samples, episodes = [], [], {}, {}
-    for condition in params.kl_report.conditions:
-        folder = params.folder / "runs" / condition
-        rows = pd.DataFrame(read_table(_file(folder / "per_seed.csv", f"runs@{condition}")))
-        _check(rows, condition, folder / "per_seed.csv", params.seeds)
-        tables.append(rows)
-        trained = bool((rows.updates > 0).any())
-        curve = read_table(_file(folder / "curves.csv", f"runs@{condition}")) if trained else []
-        curves.append(pd.DataFrame(curve))
-        lines = _file(folder / "samples.jsonl", f"runs@{condition}").read_text(encoding="utf-8").splitlines()
-        samples[condition] = [json.loads(line) for line in lines if line]
-        if (folder / "episode.json").exists() and trained:
-            episodes[condition] = json.loads((folder / "episode.json").read_text(encoding="utf-8"))
-    per_seed = pd.concat(tables, ignore_index=True)
-    algorithms = [a for a in NAME if a in set(per_seed.algorithm[per_seed.updates > 0])]
-    tune = {
-        a: json.loads(_file(params.folder / "tune" / f"{a}.json", f"tune@{a}").read_text(encoding="utf-8"))
-        for a in algorithms
-    }
-    models = {
-        int(s): json.loads(path.read_text(encoding="utf-8"))
-        for s in params.seeds
-        if (path := params.folder / "models" / f"draw{s}" / "models.json").is_file()
-    }
-    full = [c for c in curves if len(c)]
-    return Results(
-        params,
-        per_seed,
-        pd.concat(full, ignore_index=True) if full else pd.DataFrame(),
-        samples,
-        episodes,
-        tune,
-        models,
-    )
+    """The results of the conditions in params.reports["kl"]. Raises: ReportError for one that is missing: its verdict needs them all."""
+    found = load_results(params, params.reports["kl"].conditions)
+    if found.missing:
+        raise ReportError("; ".join(found.missing.values()))
+    return found
 
 
 # verdict -------------------------------------------------------------------------------------------------------------
 
 
-@_once
+@once
 def kl_effects(results: Results) -> pd.DataFrame:
     """(1) What removing the KL penalty does: a row per algorithm and claimed metric, plain decoding."""
     rows = []
-    for algorithm, (without, with_) in results.params.kl_report.pairs.items():
+    for algorithm, (without, with_) in results.params.reports["kl"].pairs.items():
         for claim, metric, direction in KL_CLAIMS:
             row = _compare(results, without, with_, metric, direction)
             if row:
@@ -224,7 +128,7 @@ def kl_effects(results: Results) -> pd.DataFrame:
     return _with_holm(rows)
 
 
-@_once
+@once
 def dose_response(results: Results) -> pd.DataFrame:
     """(2) Trend over fixed kl_coef: each seed's least-squares slope per step to the next larger kl_coef, against 0.
 
@@ -256,7 +160,7 @@ def dose_response(results: Results) -> pd.DataFrame:
     return _with_holm(rows)
 
 
-@_once
+@once
 def targets(results: Results) -> pd.DataFrame:
     """(3) Is the adaptive target reached? Sampled KL in training, mean of each seed's last quarter of updates.
 
@@ -304,7 +208,7 @@ def targets(results: Results) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-@_once
+@once
 def method_pairs(results: Results) -> list[dict]:
     """Pairs of conditions for (4): one per kl_coef that both algorithms ran, and the pair that validation chose.
 
@@ -340,7 +244,7 @@ def method_pairs(results: Results) -> list[dict]:
     return pairs
 
 
-@_once
+@once
 def methods(results: Results) -> pd.DataFrame:
     """(4) NLPO - PPO for each pair of `method_pairs`, decoding (plain and top_p: the same for both; own) and metric.
 
@@ -389,7 +293,7 @@ def missing(results: Results) -> list[str]:
         if not len(own):
             said.append(f"{NAME[algorithm]} was not run.")
             continue
-        if algorithm not in results.params.kl_report.pairs:
+        if algorithm not in results.params.reports["kl"].pairs:
             said.append(
                 f"{NAME[algorithm]} has no pair without and with KL penalty: P01 and P03 are not judged for it."
             )
@@ -407,7 +311,7 @@ def missing(results: Results) -> list[str]:
 
 
 def cautions(results: Results) -> list[str]:
-    """What weakens this report, one sentence each; the last is the reader's own `kl_report.note`."""
+    """What weakens this report, one sentence each; the last is the reader's own note."""
     said, params = [], results.params
     if params.bring.model:
         said.append(
@@ -427,7 +331,7 @@ def cautions(results: Results) -> list[str]:
                 f"{short} of {len(results.per_seed)} evaluations hold fewer than {BUDGET:,} words; Distinct-n and n-gram entropies are "
                 "over what there is, which favours them."
             )
-    return said + [params.kl_report.note] * bool(params.kl_report.note)
+    return said + [params.reports["kl"].note] * bool(params.reports["kl"].note)
 
 
 def verdict(results: Results) -> tuple[str, dict]:
@@ -438,7 +342,7 @@ def verdict(results: Results) -> tuple[str, dict]:
     smallest = stats.smallest_p(len(results.seeds), "greater")
     gaps = missing(results)
     lines = [_paragraph(results, effects, overall, reached, compared, pairs)]
-    lines += [_published_line(a) for a in results.params.kl_report.pairs]
+    lines += [_published_line(a) for a in results.params.reports["kl"].pairs]
     for pair in _headline(pairs, results)[1:]:
         note = f" ({pair['note']})" if pair["note"] else ""
         lines.append(f"**With each one's own β.**{note} {_attribution(compared, pair)}")
@@ -506,7 +410,7 @@ def _overall(effects: pd.DataFrame) -> dict[str, dict[str, str]]:
 
 
 def _paragraph(results, effects, overall, reached, compared, pairs) -> str:
-    n, told = len(results.seeds), [a for a in results.params.kl_report.pairs if a in overall]
+    n, told = len(results.seeds), [a for a in results.params.reports["kl"].pairs if a in overall]
     bring = results.params.bring
     own, same = [], []
     for name, brought in (("texts", bring.prompts), ("base model", bring.model), ("reward model", bring.reward)):
@@ -634,7 +538,7 @@ def _lead(compared: pd.DataFrame, pair: dict) -> str:
 def _headline(pairs: list[dict], results: Results) -> list[dict]:
     """The pairs told first: the equal kl_coef of the default arms (else the first above 0), and the chosen pair."""
     equal = [p for p in pairs if p["kind"] == "equal kl_coef"]
-    named = {name for pair in results.params.kl_report.pairs.values() for name in pair[1:]}
+    named = {name for pair in results.params.reports["kl"].pairs.values() for name in pair[1:]}
     equal.sort(key=lambda p: (-len(named & {p["ppo"], p["nlpo"]}), p["ppo_kl_coef"] == 0))
     first = equal[:1]
     same = [(p["ppo"], p["nlpo"]) for p in first]
@@ -663,7 +567,7 @@ def _named(pair: dict, sentence: bool = False) -> str:
 def summary(results: Results, decoding: str = "plain") -> pd.DataFrame:
     """Mean and 95 % t interval over seeds of each metric: a row per condition and metric (tidy), test split."""
     rows = []
-    for condition in results.params.kl_report.conditions:
+    for condition in results.params.reports["kl"].conditions:
         for metric in SUMMARY:
             values = results.values(condition, metric, decoding)
             if values is None:
@@ -688,7 +592,7 @@ def summary_table(results: Results, decoding: str = "plain", metrics: tuple[str,
     tidy["text"] = [f"{r['mean']:.3f} {_between(r.low, r.high)}".strip() for _, r in tidy.iterrows()]
     wide = tidy.pivot(index="condition", columns="metric", values="text")
     shown = [m for m in (metrics or SUMMARY) if m in wide]
-    return wide.reindex(list(results.params.kl_report.conditions))[shown].rename_axis(index=None, columns=None)
+    return wide.reindex(list(results.params.reports["kl"].conditions))[shown].rename_axis(index=None, columns=None)
 
 
 def effects_table(results: Results) -> pd.DataFrame:
@@ -792,7 +696,7 @@ def curve_table(results: Results, metric: str) -> list[dict]:
     if not len(results.curves):
         return []
     wide = results.curves.groupby(["update", "condition"])[metric].mean().unstack("condition")
-    wide = wide[[c for c in results.params.kl_report.conditions if c in wide]]
+    wide = wide[[c for c in results.params.reports["kl"].conditions if c in wide]]
     return [
         {"update": int(u), **{k: None if pd.isna(v) else float(f"{v:.6g}") for k, v in row.items()}}
         for u, row in wide.iterrows()
@@ -839,7 +743,7 @@ def models_table(results: Results) -> pd.DataFrame:
 
 def arms(results: Results) -> list[tuple[str, str]]:
     """(title, condition) of the texts shown side by side; a condition that was not run has an empty name."""
-    pairs = results.params.kl_report.pairs
+    pairs = results.params.reports["kl"].pairs
     without, with_ = next(iter(pairs.values())) if pairs else ("", "")
     return [
         ("zero-shot (before)", results.zero_shot or ""),
@@ -906,27 +810,6 @@ def write(results: Results, folder: str | Path) -> tuple[str, dict]:
 
 
 # parts ---------------------------------------------------------------------------------------------------------------
-
-
-def _file(path: Path, stage: str) -> Path:
-    if not path.is_file():
-        raise ReportError(f"{path}: no such file; the report names it, so run the stage {stage} first (make reproduce)")
-    return path
-
-
-def _check(rows: pd.DataFrame, condition: str, path: Path, seeds) -> None:
-    needed = ["condition", "algorithm", "kl_coef", "kl_target", "updates", "seed", "split", "decoding", "score"]
-    if lacking := [c for c in needed if c not in rows]:
-        raise ReportError(f"{path}: no column {lacking}")
-    if set(rows.condition) != {condition}:
-        raise ReportError(f"{path}: expected rows of condition {condition!r}, found {sorted(set(rows.condition))}")
-    test = rows[(rows.split == "test") & (rows.decoding == "plain")]
-    if sorted(test.seed) != sorted(seeds):
-        raise ReportError(
-            f"{path}: expected one plain test row for each seed of {sorted(seeds)}, found seeds {sorted(test.seed)}"
-        )
-    if rows.duplicated(["seed", "split", "decoding"]).any():
-        raise ReportError(f"{path}: two rows for one seed, split and decoding")
 
 
 def _compare(

@@ -45,11 +45,12 @@ def test_every_profile_is_valid(path):
     params = config.load(path)
     assert params.folder == path.parent
     assert params.scratch == ROOT / ".scratch" / params.profile
-    assert params.reports == ROOT / "reports" / params.profile
-    for name, run in params.runs.items():
-        for key, value in run.items():
-            if key != "algorithm":
-                assert getattr(params.learner_config(name), key) == value
+    assert params.reports_folder == ROOT / "reports" / params.profile
+    for name, entry in params.all_runs.items():
+        run, learner = params.run(name), params.learner_config(name)
+        for key, value in entry.items():
+            found = getattr(run if key in config.Run.model_fields else learner, key)
+            assert (list(found) if isinstance(found, tuple) else found) == value
 
 
 @pytest.mark.parametrize("path", PROFILES, ids=lambda p: p.parent.name)
@@ -58,7 +59,7 @@ def test_every_profile_writes_out_every_name(path):
     raw = YAML(typ="safe").load(path)
     for section in config.Params.model_fields:
         assert section in raw
-        if section != "kl_report" and config._names(section):
+        if config._names(section):
             assert set(config._names(section)) <= set(raw[section]), section
 
 
@@ -114,11 +115,23 @@ CASES = {  # name: (old text, new text, words the one problem must contain)
     "nlpo name in a ppo run": ("{algorithm: ppo, kl_coef: 0.2}", "{algorithm: ppo, sync_every: 2}", ["sync_every"]),
     "run name": ("  ppo_target_high: {", "  ppo_1.0: {}\n  ppo_target_high: {", ["ppo_1.0", "no dots"]),
     "report names no run": (
-        "conditions: [ppo_kl_0,",
-        "conditions: [ppo_kl_O,",
-        ["kl_report.conditions[0]", "'ppo_kl_0'"],
+        "conditions: [ppo_kl_0, ppo_kl_s",
+        "conditions: [ppo_kl_O, ppo_kl_s",
+        ["reports.kl.conditions[0]", "'ppo_kl_0'"],
     ),
-    "report pair": ("    ppo: [ppo_kl_0,", "    ppo: [ppo_kl_9,", ["kl_report.pairs.ppo", "'ppo_kl_9'"]),
+    "report pair": ("      ppo: [ppo_kl_0,", "      ppo: [ppo_kl_9,", ["reports.kl.pairs.ppo", "'ppo_kl_9'"]),
+    "unknown report": ("  warm_start:\n", "  warm_stat:\n", ["reports.warm_stat", "'warm_start'"]),
+    "start of a run that is not there": ("start: supervised", "start: supervise", ["continued.sup_ppo.start", "did you mean 'supervised'"]),
+    "start outside continued": ("  labels_10: {algorithm: ppo,", "  labels_10: {algorithm: ppo, start: supervised,", ["runs.labels_10.start", "`continued`"]),
+    "continued without start": ("{algorithm: ppo, start: supervised}", "{algorithm: ppo}", ["continued.sup_ppo.start", "a name in runs"]),
+    "reward that is not made": ("reward: reward_10", "reward: reward_20", ["runs.labels_10.reward", "'reward_10'", "label_fractions"]),
+    "base that is not made": ("reward: reward_10", "base: policy_dropout", ["runs.labels_10.base", "variants.dropout is 0"]),
+    "unknown base": ("reward: reward_10", "base: polcy", ["runs.labels_10.base", "'policy' or 'policy_dropout'"]),
+    "unknown decoding": ("reward: reward_10", "decodings: [greedi]", ["runs.labels_10.decodings[0]", "'greedy'"]),
+    "share of labels": ("label_fractions: [0.0, 0.1]", "label_fractions: [0.0, 0.1, 1.0]", ["variants.label_fractions", "< 1"]),
+    "unknown supervised name": ("  data_fraction: 1.0", "  data_fracton: 1.0", ["supervised.data_fracton", "supervised.data_fraction"]),
+    "ppo name in a supervised run": ("  supervised: {algorithm: supervised}", "  supervised: {algorithm: supervised, kl_coef: 0.1}", ["runs.supervised.kl_coef", "unknown name"]),
+    "a name twice": ("  sup_ppo: {", "  labels_10: {algorithm: ppo, start: supervised}\n  sup_ppo: {", ["continued.labels_10", "not in runs too"]),
     "too long for the model": (
         "  prompt_tokens: 10",
         "  prompt_tokens: 50",
@@ -237,7 +250,7 @@ def test_pick_gives_the_values_read(edited):
         "learner.gamma": 0.95,
         "seeds": [1, 2, 3, 4, 5],
     }
-    assert set(params.pick("nlpo")) == {"nlpo.mask_top_p", "nlpo.mask_min_tokens", "nlpo.sync_every"}
+    assert set(params.pick("nlpo")) == {f"nlpo.{name}" for name in ("mask_top_p", "mask_min_tokens", "mask_source", "sync_every")}
     with pytest.raises(KeyError, match=r"learner\.gama"):
         params.pick("learner.gama")
 

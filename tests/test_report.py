@@ -184,7 +184,7 @@ def make(
         profile="synthetic",
         seeds=seeds,
         reports=folder / "reports" / "synthetic",
-        kl_report=SimpleNamespace(conditions=tuple(conditions), pairs=pairs, note=""),
+        reports={"kl": SimpleNamespace(conditions=tuple(conditions), pairs=pairs, note="")}, continued={},
         bring=SimpleNamespace(model="", reward="", prompts=""),
         tune=SimpleNamespace(learning_rates=(5e-4, 1e-3, 2e-3), kl_coefs=(0.01, *{*tuned}, 0.5)),
     )
@@ -350,7 +350,7 @@ def test_what_weakens_a_report_is_said(results):
     assert report.cautions(results) == []
     params = SimpleNamespace(**vars(results.params))
     params.tune = SimpleNamespace(learning_rates=(5e-4, 1e-3), kl_coefs=(0.05,))
-    params.kl_report = SimpleNamespace(**{**vars(params.kl_report), "note": "Chosen by trial."})
+    params.reports["kl"] = SimpleNamespace(**{**vars(params.reports["kl"]), "note": "Chosen by trial."})
     table = results.per_seed.assign(words=10.0)
     table.loc[0, "words"] = 1499 / 256
     edge, short, note = report.cautions(dataclasses.replace(results, params=params, per_seed=table))
@@ -434,15 +434,15 @@ def test_text_in_samples_cannot_become_markup(results):
 
 def test_missing_condition_is_named(tmp_path):
     params = make(tmp_path, ("ppo_kl_0", "ppo_kl_default"))
-    params.kl_report.conditions = (*params.kl_report.conditions, "nlpo_kl_0")
+    params.reports["kl"].conditions = (*params.reports["kl"].conditions, "nlpo_kl_0")
     with pytest.raises(report.ReportError, match=r"runs/nlpo_kl_0/per_seed.csv: no such file.*runs@nlpo_kl_0"):
         report.load(params)
 
 
 def test_other_folders_are_not_read(tmp_path):
     params = make(tmp_path, ("ppo_kl_0", "ppo_kl_default", "nlpo_kl_0"))
-    params.kl_report.conditions = ("ppo_kl_0", "ppo_kl_default")
-    params.kl_report.pairs = {"ppo": ["ppo_kl_0", "ppo_kl_default"]}
+    params.reports["kl"].conditions = ("ppo_kl_0", "ppo_kl_default")
+    params.reports["kl"].pairs = {"ppo": ["ppo_kl_0", "ppo_kl_default"]}
     assert set(report.load(params).per_seed.condition) == {"ppo_kl_0", "ppo_kl_default"}
 
 
