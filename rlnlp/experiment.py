@@ -10,27 +10,30 @@ import functools
 import importlib
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from . import checkpoint, classify, data, models, pretrain, runs
-from .config import Params
+from . import checkpoint, classify, data, models, pretrain, runs, variants
+from .config import ALGORITHMS, SEARCHED, Evaluation, Params, Run
 from .evaluation import Decoding, evaluate, human_log_perplexity
-from .learners.ppo import TrainingError
+from .learners.ppo import Diverged, TrainingError
 from .rewards import check_function, classifier_reward, evaluate_reward, load_function
 from .rollout import decode
 from .settings import Settings
 from .types import Experience, Prompts, Rollout, take, to
 
 SAVE_EVERY = 5  # updates between checkpoints: a kill costs at most this much work
-SETTINGS_READ = ("bring", "mirror", "task", "reward_model", "evaluation", "threads", "device")
+SETTINGS_READ = ("bring", "mirror", "task", "reward_model", "evaluation", "threads", "device", "variants.standard_prompts")
+LAST = 3  # updates whose mean score says where training ended
 
 
 def setup(params: Params) -> None:
@@ -46,14 +49,16 @@ def setup(params: Params) -> None:
 
 @dataclass
 class Draw:
-    """What draw k supplies to a run: models, tokenizer, reward, judge and prompts."""
+    """What draw k supplies to a run: models, tokenizer, rewards, judges and prompts."""
 
     policy: PreTrainedModel
     evaluator: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
-    reward: Callable
+    reward: Callable  # trained on all labels: what every run is measured by
+    training_reward: Callable  # what this run is trained on
     alone: Callable | None  # the reward of a response without its prompt, where the reward is a classifier
     judge: Callable | None
+    judge_2: Callable | None
     data: Path
     prompt_tokens: int
     read: dict[str, Prompts] = field(default_factory=dict)  # split -> its prompts
@@ -64,27 +69,66 @@ class Draw:
         return self.read[split]
 
 
-def folders_of(params: Params, draw: int) -> tuple[Path, Path]:
-    """A draw's data and models. Raises ``FileNotFoundError`` naming the stage that makes what is missing."""
-    found = [params.folder / kind / f"draw{draw}" for kind in ("data", "models")]
+def folders_of(params: Params, draw: int) -> tuple[Path, Path, Path]:
+    """A draw's data, models and variants. Raises ``FileNotFoundError`` naming the stage that makes what is missing."""
+    found = [params.folder / kind / f"draw{draw}" for kind in ("data", "models", "variants")]
     for folder in found:
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder}: no such folder; run the stage {folder.parent.name}@{draw} first (make reproduce)")
-    return found[0], found[1]
+    return tuple(found)
 
 
-def load_draw(params: Params, draw: int) -> Draw:
+def base_folder(params: Params, draw: int, run: Run) -> str:
+    """Path or hub id of the model that a run starts from: the base model, its variant, or another run's policy."""
+    if run.start:
+        folder = params.folder / "runs" / run.start / f"policy_seed{draw}"
+        if not folder.is_dir():
+            raise FileNotFoundError(f"{folder}: no such folder; run the stage runs@{run.start} first (make reproduce)")
+        return str(folder)
+    _, trained, further = folders_of(params, draw)
+    return pretrain.locate(trained, "policy", params.mirror) if run.base == "policy" else str(further / run.base)
+
+
+def load_draw(params: Params, draw: int, run: Run) -> Draw:
     """Everything a run of draw ``draw`` needs, checked before training starts."""
-    texts, trained = folders_of(params, draw)
-    policy, tokenizer = models.load(pretrain.locate(trained, "policy", params.mirror), params.device)
+    texts, trained, further = folders_of(params, draw)
+    policy, tokenizer = models.load(base_folder(params, draw, run), params.device)
+    if run.vocabulary:
+        models.limit_vocabulary(policy, frequent_tokens(texts, tokenizer, run.vocabulary))
     evaluator, _ = models.load(pretrain.locate(trained, "evaluator", params.mirror), params.device)
     reward, alone = load_reward(params, trained, data.load_prompts(texts, "train", tokenizer, params.task.prompt_tokens, n=2))
-    judge = classify.load_judge(trained / "judge") if (trained / "judge" / "judge.json").is_file() else None
-    draw = Draw(policy, evaluator, tokenizer, reward, alone, judge, texts, params.task.prompt_tokens)
+    training_reward = reward if run.reward == "reward" else load_variant_reward(params, further, run.reward)
+    judges = [
+        classify.load_judge(folder) if (folder / "judge.json").is_file() else None
+        for folder in (trained / "judge", further / "judge_2")
+    ]
+    draw = Draw(policy, evaluator, tokenizer, reward, training_reward, alone, *judges, texts, params.task.prompt_tokens)
     if context := getattr(policy.config, "n_positions", None) or getattr(policy.config, "max_position_embeddings", None):
         for split in ("train", "validation", "test"):
             data.check_context(draw.prompts(split), params.sampling.max_new_tokens, context)
     return draw
+
+
+def frequent_tokens(texts: Path, tokenizer: PreTrainedTokenizerBase, count: int) -> list[int]:
+    """EOS and the ``count`` - 1 most frequent other tokens of the base model's training text: the smaller action spaces
+    lie in the larger ones. Ties in the order of the ids. Raises ``ValueError`` where the text has fewer different tokens."""
+    counted = Counter(token for ids in pretrain.encode(tokenizer, data.load_texts(texts, "language_model")) for token in ids)
+    counted.pop(tokenizer.eos_token_id, None)
+    ranked = sorted(counted, key=lambda token: (-counted[token], token))
+    if len(ranked) < count - 1:
+        raise ValueError(f"vocabulary: expected at most {len(ranked) + 1}, the different tokens of the training text, found {count}")
+    return [tokenizer.eos_token_id, *ranked[: count - 1]]
+
+
+def load_variant_reward(params: Params, further: Path, name: str) -> Callable:
+    """A reward model trained on fewer labels, its scores on the scale of the full one (same mean and spread on the
+    untrained model's responses), so that beta weighs the same."""
+    settings, scales = params.reward_model, json.loads((further / "standard.json").read_text())
+    fewer = classifier_reward(
+        str(further / name), include_prompt=settings.include_prompt, label=settings.positive_label,
+        max_tokens=settings.max_tokens, device=params.device,
+    )
+    return variants.standardised(fewer, scales[name], scales["reward"])
 
 
 def load_reward(params: Params, trained: Path, examples: Prompts) -> tuple[Callable, Callable | None]:
@@ -123,29 +167,42 @@ def learner(algorithm: str):
 
 
 def train(
-    algorithm: str, config: Settings, draw: Draw, seed: int, folder: Path, label: str
+    algorithm: str, config: Settings, draw: Draw, seed: int, folder: Path, label: str,
+    prompts: Prompts | None = None, half: Callable[[object, list[dict]], None] | None = None,
 ) -> tuple[object, list[dict]]:
     """Train, or continue from the last checkpoint in ``folder``; returns the final state and the metrics of every update.
 
-    Raises ``TrainingError`` naming the last good checkpoint where a run cannot go on.
+    prompts: what episodes start from, by default the training prompts; half: called at half the updates with the state
+    and the curve so far, once (again only where a kill lost that update).
+    Raises ``TrainingError`` naming the last good checkpoint where a run cannot go on. A run that says
+    ``breaks: [finite]`` ends at a number that is not finite instead: its curve is then shorter than its updates.
     """
-    module = learner(algorithm)
-    state, curve = module.init(draw.policy, config, seed), []
+    module, middle = learner(algorithm), getattr(config, "updates", 0) // 2
+    extra = (draw.tokenizer,) if "supervised" in ALGORITHMS[algorithm] else ()
+    state, curve = module.init(draw.policy, config, seed, *extra), []
     saved = runs.load_state(folder / "checkpoint")
     if saved is not None:
         tensors, meta = saved
         checkpoint.unpack(state, tensors, meta["numbers"])
         curve = meta["curve"]
+    if half and middle == state.update == 0:
+        half(state, curve)
     progress = tqdm(total=config.updates, initial=state.update, desc=label, unit="update")
     try:
-        for metrics in module.train(state, draw.prompts("train"), scorer(draw.reward, draw.tokenizer), config):
+        score = scorer(draw.training_reward, draw.tokenizer)
+        for metrics in module.train(state, prompts or draw.prompts("train"), score, config):
             curve.append(metrics)
             progress.update()
-            progress.set_postfix(score=f"{metrics['objective/score']:.3f}", kl=f"{metrics['objective/kl']:.3f}")
+            shown = {"score": "objective/score", "kl": "objective/kl", "loss": "supervised/loss"}
+            progress.set_postfix({k: f"{metrics[name]:.3f}" for k, name in shown.items() if name in metrics})
+            if half and state.update == middle:
+                half(state, curve)
             if state.update % SAVE_EVERY == 0 or state.update == config.updates:
                 tensors, numbers = checkpoint.pack(state)
                 runs.save_state(folder / "checkpoint", tensors, {"numbers": numbers, "curve": curve})
     except (TrainingError, ValueError) as error:  # RewardError and failed checks of records are ValueErrors
+        if isinstance(error, Diverged) and "finite" in config.breaks:
+            return state, curve
         what = str(error) if isinstance(error, TrainingError) else f"update {state.update + 1}: {error}"
         last = state.update - state.update % SAVE_EVERY
         kept = f"update {last}, in {folder / 'checkpoint'}" if last else "none yet"
@@ -155,13 +212,25 @@ def train(
     return state, curve
 
 
-def decodings(algorithm: str, config: Settings, nucleus: float) -> list[Decoding]:
-    """The same two decodings for every algorithm, and the one the algorithm trained with."""
-    common = {"max_new_tokens": config.max_new_tokens, "min_new_tokens": config.min_new_tokens}
-    own = {**common, "temperature": config.temperature, "top_k": config.top_k, "top_p": config.top_p}
-    if algorithm == "nlpo":
+def decodings(algorithm: str, config: Settings, settings: Evaluation, extra: tuple[str, ...] = ()) -> list[Decoding]:
+    """Plain and top-p, the same for every algorithm, the one the algorithm trained with, and those of ``extra``.
+
+    A random mask (``mask_source``) exists in training only: that run's own decoding is its policy's.
+    """
+    common = {"max_new_tokens": config.max_new_tokens, "min_new_tokens": getattr(config, "min_new_tokens", 0)}
+    own = {**common, **{k: getattr(config, k) for k in ("temperature", "top_k", "top_p") if hasattr(config, k)}}
+    if algorithm == "nlpo" and config.mask_source != "random":
         own |= {"mask_top_p": config.mask_top_p, "mask_min_tokens": config.mask_min_tokens}
-    return [Decoding("plain", **common), Decoding("top_p", top_p=nucleus, **common), Decoding("own", **own)]
+    if algorithm == "best_of_n":
+        own |= {"best_of": config.n}
+    named = {
+        "greedy": {"top_k": 1}, "beam": {"beams": settings.beams}, "top_k": {"top_k": settings.top_k},
+        "temperature": {"temperature": settings.temperature},
+    }
+    return [
+        Decoding("plain", **common), Decoding("top_p", top_p=settings.top_p, **common), Decoding("own", **own),
+        *(Decoding(name, **named[name], **common) for name in extra),
+    ]
 
 
 def measure(params: Params, draw: Draw, state, seed: int, split: str, decoding: Decoding):
@@ -169,15 +238,16 @@ def measure(params: Params, draw: Draw, state, seed: int, split: str, decoding: 
     return evaluate(
         state.policy, state.reference, draw.evaluator, draw.prompts(split), draw.tokenizer, draw.reward, draw.alone,
         draw.judge, decoding, f"{seed}/{split}", params.evaluation.batch_size, getattr(state, "mask_model", None),
+        judge_2=draw.judge_2, training_reward=draw.training_reward,
     )
 
 
-def evaluate_state(params: Params, algorithm: str, config: Settings, draw: Draw, state, seed: int, split: str):
-    """Rows of metrics on ``split`` for each decoding, and the first responses of the plain one."""
+def evaluate_state(params: Params, draw: Draw, state, seed: int, split: str, chosen: list[Decoding]):
+    """Rows of metrics on a split for each decoding, and the first responses of the plain one."""
     settings, rows, samples = params.evaluation, [], []
     human = human_log_perplexity(state.policy, draw.tokenizer, data.load_texts(draw.data, "human_reviews"))
     prompts, done = draw.prompts(split), {}
-    for decoding in decodings(algorithm, config, settings.top_p):
+    for decoding in chosen:
         record = decoding.record()
         if record not in done:
             done[record] = measure(params, draw, state, seed, split, decoding)
@@ -194,11 +264,41 @@ def evaluate_state(params: Params, algorithm: str, config: Settings, draw: Draw,
     return rows, samples
 
 
+def training_facts(curve: list[dict], config: Settings, updates: int) -> dict[str, float | None]:
+    """What a curve says about how training went, up to its end; None where a learner does not measure it.
+
+    Means over updates: first_ratio_error, clip_fraction, approx_kl, gradient_norm. peak_kl: the largest sampled KL, nats per token.
+    wobble: standard deviation of the training score's changes from update to update / sqrt 2. drop: its highest mean over
+    3 updates in a row minus the last one. diverged: 1 if training ended before ``updates``, if the mean score of the last 3
+    updates is more than 2 wobbles below that of the first update, or the last KL is more than ten times an adaptive target.
+    """
+    def series(name: str) -> np.ndarray:
+        return np.array([m[name] for m in curve if name in m])
+
+    def mean(name: str) -> float | None:
+        return float(found.mean()) if len(found := series(name)) else None
+
+    score, kl = series("objective/score"), series("objective/kl")
+    facts = {
+        "first_ratio_error": mean("policy/first_ratio_error"), "clip_fraction": mean("policy/clip_fraction"),
+        "approx_kl": mean("policy/approx_kl"), "gradient_norm": mean("policy/gradient_norm"),
+        "peak_kl": float(kl.max()) if len(kl) else None, "wobble": None, "drop": None, "diverged": float(len(curve) < updates),
+    }
+    if len(score) > LAST:
+        level = np.convolve(score, np.ones(LAST) / LAST, "valid")
+        facts["wobble"] = float(np.diff(score).std() / np.sqrt(2))
+        facts["drop"] = float(level.max() - level[-1])
+        lost = level[-1] < score[0] - 2 * facts["wobble"]
+        far = getattr(config, "kl_target", 0) and kl[-1] > 10 * config.kl_target
+        facts["diverged"] = float(facts["diverged"] or lost or far)
+    return facts
+
+
 def episode(algorithm: str, config: Settings, draw: Draw, state) -> dict:
     """One episode on the first validation prompt, token by token, as the learner saw it."""
     prompts = draw.prompts("validation")
     prompts = take(prompts, torch.arange(min(8, len(prompts))))
-    seen: Experience = learner(algorithm).collect(state, prompts, scorer(draw.reward, draw.tokenizer), config)
+    seen: Experience = learner(algorithm).collect(state, prompts, scorer(draw.training_reward, draw.tokenizer), config)
     rollout = seen.rollout
     real = rollout.mask[0]
     return {
@@ -217,42 +317,66 @@ def episode(algorithm: str, config: Settings, draw: Draw, state) -> dict:
 
 
 def run_seed(params: Params, condition: str, seed: int, tuned: dict) -> Path:
-    """Train and evaluate one seed of a condition; returns the folder of its finished files, reused if it is there."""
-    algorithm = params.runs[condition]["algorithm"]
-    config = params.learner_config(condition, {**params.sampling.model_dump(), **tuned})
-    key = fingerprint(params, seed, {"condition": condition, "algorithm": algorithm, "seed": seed, **config.model_dump()})
+    """Train and evaluate one seed of a condition; returns the folder of its finished files, reused if it is there.
+
+    Evaluated are the final policy on the test prompts (split "test") and, for the verdict at half the budget, the policy
+    after half the updates on the validation prompts (split "half": plain decoding, and those that the run adds).
+    """
+    run = params.run(condition)
+    algorithm = run.algorithm
+    config = params.learner_config(condition, tuned)
+    about = {"condition": condition, "seed": seed, **run.model_dump(), **config.model_dump()}
+    key = fingerprint(params, seed, run, about)
     folder = params.scratch / "runs" / condition / f"seed{seed}-{key[:16]}"
     with runs.writer_lock(folder):
         final = folder / "final"
         if final.is_dir():
             return final
-        draw = load_draw(params, seed)
-        state, curve = train(algorithm, config, draw, seed, folder, f"{condition} seed {seed}")
-        rows, samples = evaluate_state(params, algorithm, config, draw, state, seed, "test")
+        draw = load_draw(params, seed, run)
+        positives = None
+        if algorithm == "supervised":
+            positives = variants.positive_prompts(params, draw.data, seed, config.data_fraction, draw.tokenizer)
+            positives = to(positives, draw.policy.device)
+        chosen = decodings(algorithm, config, params.evaluation, run.decodings)
+        updates = getattr(config, "updates", 0)
+
+        def half(state, curve: list[dict]) -> None:
+            rows, _ = evaluate_state(params, draw, state, seed, "validation", [d for d in chosen if d.name not in ("top_p", "own")])
+            so_far = training_facts(curve, config, updates // 2)
+            runs.atomic_json(folder / "half.json", [{**row, "split": "half", **so_far} for row in rows])
+
+        state, curve = train(algorithm, config, draw, seed, folder, f"{condition} seed {seed}", positives, half)
+        rows, samples = evaluate_state(params, draw, state, seed, "test", chosen)
+        rows = [{**row, **training_facts(curve, config, updates)} for row in rows] + json.loads((folder / "half.json").read_text())
         who = {"condition": condition, "seed": seed}
         facts = {
-            "condition": condition, "algorithm": algorithm, "kl_coef": config.kl_coef, "kl_target": config.kl_target,
-            "learning_rate": config.learning_rate, "updates": config.updates, "seed": seed,
+            "condition": condition, "algorithm": algorithm,
+            **{k: getattr(config, k, None) for k in ("kl_coef", "kl_target", "learning_rate")}, "updates": updates, "seed": seed,
         }
         with finished(final) as work:
             runs.write_table(work / "per_seed.csv", [{**facts, **row} for row in rows])
             runs.write_table(work / "curves.csv", [{**who, **metrics} for metrics in curve])
             runs.atomic_json(work / "samples.json", [{**who, **sample} for sample in samples])
-            runs.atomic_json(work / "episode.json", {**who, **episode(algorithm, config, draw, state)})
+            if hasattr(state, "kl"):  # learners without token rewards have no episode to show
+                runs.atomic_json(work / "episode.json", {**who, **episode(algorithm, config, draw, state)})
             pretrain.save(work / "policy", state.policy.cpu(), draw.tokenizer, card(params, condition, seed, config))
         return final
 
 
 def run_condition(params: Params, condition: str, out: Path) -> None:
-    """Every seed of a condition into ``out``: per_seed.csv, curves.csv, samples.jsonl, episode.json, policy_seed<k>/."""
-    tuned = chosen(params, params.runs[condition]["algorithm"])
+    """Every seed of a condition into ``out``: per_seed.csv, curves.csv, samples.jsonl, config.json, episode.json, policy_seed<k>/."""
+    run = params.run(condition)
+    tuned = chosen(params, run.algorithm)
     finals = {seed: run_seed(params, condition, seed, tuned) for seed in params.seeds}
     with finished(out) as work:
         for name in ("per_seed.csv", "curves.csv"):
             runs.write_table(work / name, [row for f in finals.values() for row in runs.read_table(f / name)])
         samples = [line for f in finals.values() for line in json.loads((f / "samples.json").read_text())]
         runs.atomic_write(work / "samples.jsonl", "".join(json.dumps(s, ensure_ascii=False) + "\n" for s in samples))
-        runs.atomic_write(work / "episode.json", (finals[params.seeds[0]] / "episode.json").read_text())
+        learner_settings = params.learner_config(condition, tuned).model_dump(mode="json")
+        runs.atomic_json(work / "config.json", {"condition": condition, "run": run.model_dump(mode="json"), "learner": learner_settings})
+        if (shown := finals[params.seeds[0]] / "episode.json").is_file():
+            runs.atomic_write(work / "episode.json", shown.read_text())
         for seed, final in finals.items():
             shutil.copytree(final / "policy", work / f"policy_seed{seed}")
 
@@ -269,10 +393,12 @@ def finished(out: Path) -> Iterator[Path]:
 
 
 def chosen(params: Params, algorithm: str) -> dict:
-    """The learning rate that the search on validation prompts chose for this algorithm."""
-    path = params.folder / "tune" / f"{algorithm}.json"
+    """The learning rate that the search on validation prompts chose for this algorithm; nothing for one without a search."""
+    if algorithm not in SEARCHED:
+        return {}
+    path = params.folder / "tune" / f"{SEARCHED[algorithm]}.json"
     if not path.is_file():
-        raise FileNotFoundError(f"{path}: no such file; run the stage tune@{algorithm} first (make reproduce)")
+        raise FileNotFoundError(f"{path}: no such file; run the stage tune@{SEARCHED[algorithm]} first (make reproduce)")
     return {"learning_rate": json.loads(path.read_text())["learning_rate"]}
 
 
@@ -291,16 +417,17 @@ def tune(params: Params, algorithm: str, out: Path) -> dict:
         changes = {"updates": 0} if zero_shot else {
             "learning_rate": learning_rate, "kl_coef": kl_coef, "kl_target": 0.0, "updates": settings.updates,
         }
-        config = params.algorithm_config(algorithm, **params.sampling.model_dump(), **changes)
+        config = params.algorithm_config(algorithm, **changes)
         seed = 1000 + settings.draw  # random numbers of its own, also where the draw is one of the seeds
-        key = fingerprint(params, settings.draw, {"tune": algorithm, "algorithm": algorithm, "seed": seed, **config.model_dump()})
+        run = Run(algorithm=algorithm)
+        key = fingerprint(params, settings.draw, run, {"tune": algorithm, "seed": seed, **config.model_dump()})
         name = "zero-shot" if zero_shot else f"lr{learning_rate:g}-kl{kl_coef:g}"
         folder = params.scratch / "tune" / algorithm / f"{name}-{key[:16]}"
         with runs.writer_lock(folder):
             if not (folder / "row.json").is_file():
-                draw = load_draw(params, settings.draw)
+                draw = load_draw(params, settings.draw, run)
                 state, _ = train(algorithm, config, draw, seed, folder, f"tune {algorithm} {name}")
-                plain, *_ = decodings(algorithm, config, params.evaluation.top_p)  # the only one that the rule looks at
+                plain, *_ = decodings(algorithm, config, params.evaluation)  # the only one that the rule looks at
                 runs.atomic_json(folder / "row.json", measure(params, draw, state, seed, "validation", plain)[0])
             row = json.loads((folder / "row.json").read_text())
         candidates.append({"learning_rate": learning_rate, "kl_coef": kl_coef} | {
@@ -320,17 +447,20 @@ def tune(params: Params, algorithm: str, out: Path) -> dict:
     return result
 
 
-def fingerprint(params: Params, draw: int, settings: dict) -> str:
-    """Hash of all that decides a run's numbers: settings read, package files used, the draw's data and models."""
-    texts, trained = folders_of(params, draw)
-    folders = [texts, trained]
+def fingerprint(params: Params, draw: int, run: Run, settings: dict) -> str:
+    """Hash of all that decides a run's numbers: settings read, package files used, the models, texts and policies it starts from."""
+    texts, trained, further = folders_of(params, draw)
+    folders = [texts, trained, *(p for p in (further / "judge_2", further / run.base, further / run.reward) if p.is_dir())]
+    if run.start:
+        folders.append(Path(base_folder(params, draw, run)))
     for part in ("policy", "evaluator", "reward"):  # a brought model is used where it is: its content counts
         place = Path(pretrain.locate(trained, part, params.mirror))
         if place.is_dir() and trained not in (place, *place.parents):
             folders.append(place)
+    scales = [] if run.reward == "reward" else [further / "standard.json"]
     return runs.fingerprint(
-        {**params.pick(*SETTINGS_READ), **settings},
-        files=[*_code(runs.package_files, settings["algorithm"]), *params.reward_files], folders=folders,
+        {**params.pick(*SETTINGS_READ), **settings, "algorithm": run.algorithm},
+        files=[*_code(runs.package_files, run.algorithm), *params.reward_files, *scales], folders=folders,
     )
 
 
