@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats as scipy_stats
 
-from rlnlp.stats import ALPHA, Alternative, Paired, _finite, one_sample, opposite
+from rlnlp.stats import ALPHA, Alternative, Paired, finite, one_sample, opposite
 from rlnlp.unpaired import Exact
 from rlnlp.verdicts import Evidence, combine
 
@@ -74,7 +74,7 @@ def polynomial_weights(levels: Sequence[float], degree: int) -> np.ndarray:
     the range squared: how far the middle rises above the ends). Limits: they do not see polynomials of lower degree.
     Raises: ValueError for repeated levels or too few.
     """
-    x = _finite(levels)
+    x = finite(levels)
     if degree < 1 or len(np.unique(x)) != len(x) or len(x) <= degree:
         raise ValueError(f"degree {degree} needs at least {degree + 1} different levels, found {list(levels)}")
     scale = np.ptp(x) / 2
@@ -89,7 +89,7 @@ def contrast(values: np.ndarray, weights: Sequence[float]) -> np.ndarray:
 
     Raises: ValueError for shapes that do not fit or values that are not finite.
     """
-    v, w = _curves(values), _finite(weights)
+    v, w = _curves(values), finite(weights)
     if len(w) != len(v):
         raise ValueError(f"expected one weight per condition: {len(w)} weights, {len(v)} conditions")
     return w @ v
@@ -126,7 +126,7 @@ def spearman(
     Every order up to n = 8 (exact), beyond that MAX_ORDERS seeded random ones. Limits: the same order gives 1 and
     `spearman_smallest_p`; a constant x or y gives estimate nan and p = 1. Raises: ValueError for different lengths.
     """
-    a, b = _finite(x), _finite(y)
+    a, b = finite(x), finite(y)
     if len(a) != len(b):
         raise ValueError(f"a correlation needs pairs: {len(a)} and {len(b)} values")
     floor = spearman_smallest_p(len(a), alternative)
@@ -223,7 +223,7 @@ def _matched(first_kls, first_metrics, second_kls, second_metrics, gap: Callable
 
 def _sweep(kls: Sequence[float], metrics: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     """Growing, distinct KLs and the (mean) metric at each."""
-    x, y = _finite(kls), _finite(metrics)
+    x, y = finite(kls), finite(metrics)
     if len(x) != len(y) or len(x) < MIN_SWEEP:
         raise ValueError(
             f"a curve over KL needs at least {MIN_SWEEP} values of beta, each with its KL and its metric: "

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import special
 from scipy import stats as scipy_stats
 
-from rlnlp.stats import ALPHA, TooFewSeeds, _finite
+from rlnlp.stats import ALPHA, TooFewSeeds, finite
 
 MOST_SEEDS = 10_000
 POWER = 0.8
@@ -24,7 +24,7 @@ def hedges_g_paired(differences: Sequence[float]) -> float:
 
     Unit: standard deviations of a difference. Limits: no spread gives 0 or +-inf. Raises: TooFewSeeds for n < 3.
     """
-    d = _finite(differences)
+    d = finite(differences)
     if len(d) < 3:
         raise TooFewSeeds(f"a standardised effect needs three seeds, found {len(d)}")
     return _standardised(float(d.mean()), float(d.std(ddof=1)) if np.ptp(d) else 0.0, len(d) - 1)
@@ -32,7 +32,7 @@ def hedges_g_paired(differences: Sequence[float]) -> float:
 
 def hedges_g(first: Sequence[float], second: Sequence[float]) -> float:
     """mean(first) - mean(second), first [n >= 2], second [m >= 2], over the pooled sd; else as `hedges_g_paired`."""
-    a, b = _finite(first), _finite(second)
+    a, b = finite(first), finite(second)
     if min(len(a), len(b)) < 2:
         raise TooFewSeeds(f"a standardised effect needs two values in each arm, found {len(a)} and {len(b)}")
     freedom = len(a) + len(b) - 2

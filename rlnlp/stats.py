@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from rlnlp.verdicts import (  # noqa: F401  callers know the rule as stats.decide, stats.HOLDS ...
     FAILS,
@@ -131,10 +131,10 @@ def mean_interval(values: Sequence[float], alpha: float = ALPHA) -> Interval:
 
     values [n >= 1]. Limits: n = 1 has no interval; equal values give an interval of width 0.
     """
-    x = _finite(values)
+    x = finite(values)
     if len(x) == 1:
         return Interval(float(x[0]), None, None, 1)
-    half = stats.t.ppf(1 - alpha / 2, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x))
+    half = special.stdtrit(len(x) - 1, 1 - alpha / 2) * x.std(ddof=1) / np.sqrt(len(x))
     return Interval(float(x.mean()), float(x.mean() - half), float(x.mean() + half), len(x))
 
 
@@ -153,7 +153,7 @@ def bootstrap(
     interval. Limits: equal values give width 0; strata of one seed each give no interval. With few seeds (n < 10) such
     intervals are too short: the t interval is the one decided on.
     """
-    samples = [_finite(s) for s in strata]
+    samples = [finite(s) for s in strata]
     everything = np.concatenate(samples)
     estimate, n = float(statistic(everything)), len(everything)
     if all(len(s) < 2 for s in samples):
@@ -192,7 +192,7 @@ def sign_flip(
     seeded random patterns plus the one seen. Limits: all differences of one sign give `smallest_p`; all 0 gives 1.
     Raises: TooFewSeeds where `smallest_p` > alpha (alpha None: no refusal).
     """
-    d = _finite(differences)
+    d = finite(differences)
     floor = smallest_p(len(d), alternative)
     if alpha is not None and floor > alpha:
         raise TooFewSeeds(
@@ -222,7 +222,7 @@ def paired(
     first, second [n], same seeds in the same order. alternative: direction of `first - second` that is claimed.
     Raises: ValueError for arms of different length.
     """
-    a, b = _finite(first), _finite(second)
+    a, b = finite(first), finite(second)
     if len(a) != len(b):
         raise ValueError(f"arms paired by seed must have the same seeds: {len(a)} and {len(b)} values")
     return one_sample(a - b, alternative, alpha)
@@ -230,7 +230,7 @@ def paired(
 
 def one_sample(differences: Sequence[float], alternative: Alternative = "two-sided", alpha: float = ALPHA) -> Paired:
     """`paired`, of differences (or of per-seed slopes) against 0."""
-    d = _finite(differences)
+    d = finite(differences)
     interval = mean_interval(d, alpha)
     testable = smallest_p(len(d), alternative) <= alpha
     return Paired(
@@ -255,7 +255,7 @@ def equivalence(differences: Sequence[float], margin: float, alpha: float = ALPH
     margin and 1 outside; one seed gives no test; equivalent exactly if the 1 - 2 alpha interval lies inside ±margin.
     Raises: ValueError for a margin that is not positive.
     """
-    d = _finite(differences)
+    d = finite(differences)
     if not 0 < margin < math.inf:
         raise ValueError(f"an equivalence margin is a positive number in the metric's unit, found {margin!r}")
     inner, wide = mean_interval(d, 2 * alpha), mean_interval(d, alpha)
@@ -296,11 +296,11 @@ def _t_test(d: np.ndarray, alternative: Alternative = "two-sided") -> float:
         return 0.0 if seen else 1.0
     t, freedom = d.mean() / (d.std(ddof=1) / np.sqrt(len(d))), len(d) - 1
     if alternative == "two-sided":
-        return float(2 * stats.t.sf(abs(t), freedom))
-    return float(stats.t.sf(t if alternative == "greater" else -t, freedom))
+        return float(2 * special.stdtr(freedom, -abs(t)))
+    return float(special.stdtr(freedom, -t if alternative == "greater" else t))
 
 
-def _finite(values: Sequence[float]) -> np.ndarray:
+def finite(values: Sequence[float]) -> np.ndarray:
     """As a [n] float array. Raises ValueError if empty or not finite: a missing seed is never averaged away."""
     x = np.asarray(values, dtype=float)
     if x.ndim != 1 or len(x) == 0 or not np.isfinite(x).all():

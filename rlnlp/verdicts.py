@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
+
 HOLDS, FAILS, INCONCLUSIVE, FEW = "holds here", "fails here", "inconclusive", "too few seeds for a test; direction only"
 
 
@@ -130,10 +132,12 @@ def any_of(p_values: Sequence[float]) -> float:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down correction of a family of p values, in their order (statsmodels does the work).
+    """Holm's (1979) step-down correction of a family of p values, in their order: the i-th smallest of m times m + 1 - i.
 
-    Limits: one p is unchanged; m equal p become min(1, m p).
+    Limits: one p is unchanged; m equal p become min(1, m p). (statsmodels' multipletests gives the same but collects
+    garbage on every call, a quarter of a second in a notebook.)
     """
-    from statsmodels.stats.multitest import multipletests
-
-    return [float(p) for p in multipletests(list(p_values), method="holm")[1]] if len(p_values) else []
+    p, m = np.asarray(p_values, dtype=float), len(p_values)
+    order = np.argsort(p)
+    stepped = np.minimum(np.maximum.accumulate(p[order] * (m - np.arange(m))), 1.0)
+    return stepped[np.argsort(order)].tolist()
