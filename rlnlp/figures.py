@@ -148,7 +148,7 @@ def learning_curves(curves: pd.DataFrame, table: pd.DataFrame) -> Figure:
             axes[0, column].set_title(f"{NAME[algorithm]} (n = {n} seeds)")
             axes[1, column].set_xlabel("update")
             axes[1, column].xaxis.set_major_locator(MaxNLocator(integer=True))
-            _symlog(axes[1, column], "y", curves["objective/kl"])
+            symlog(axes[1, column], "y", curves["objective/kl"])
         lines = {}  # a setting looks the same in every column, so one legend serves all
         for axis in axes[0]:
             for handle, label in zip(*axis.get_legend_handles_labels()):
@@ -157,12 +157,12 @@ def learning_curves(curves: pd.DataFrame, table: pd.DataFrame) -> Figure:
         for axis, metric in zip(axes[:, 0], metrics):
             axis.set_ylabel(LABELS[metric])
         spread = "Band: 95 % interval over seeds." if n >= 3 else "Thin lines: single seeds (too few for a band)."
-        _caption(
+        caption(
             figure,
             f"Line: mean of {n} seeds. {spread} Dotted: the adaptive target. KL axis linear up to 0.1, then logarithmic."
             + (" NLPO: as it samples, under its mask; its KL is the bare policy's log-ratio there." if "nlpo" in algorithms else ""),
         )
-    return _alt(
+    return alt_text(
         figure, f"Learning curves, {n} seeds: score above, KL below. Score at the last update: {'; '.join(ends)}."
     )
 
@@ -215,7 +215,7 @@ def frontier(table: pd.DataFrame, decoding: str = "plain") -> Figure:
                     zorder=3,
                 )
             axis.set_xlabel(LABELS[metric])
-        _symlog(axes[1], "x", rows["kl_deployed"])
+        symlog(axes[1], "x", rows["kl_deployed"])
         axes[0].set_ylabel(LABELS["score"])
         handles = [
             Line2D([], [], color=GREY, marker=MARKER[a], linestyle=JOIN[a], label=f"{NAME[a]}, joined along β")
@@ -243,12 +243,12 @@ def frontier(table: pd.DataFrame, decoding: str = "plain") -> Figure:
             "top_p": "Top-p sampling for both",
             "own": "Each method's own decoding",
         }
-        _caption(
+        caption(
             figure,
             f"{shown.get(decoding, decoding)}. Small points: n = {n} seeds; large: their mean; open: adaptive β. Up: more reward. "
             "Right: further from the language the model started with (KL axis linear up to 0.1, then logarithmic). A better method lies up and left.",
         )
-    return _alt(
+    return alt_text(
         figure, f"Score against log-perplexity and KL, {shown.get(decoding, decoding)}, {n} seeds. {'; '.join(said)}."
     )
 
@@ -286,8 +286,8 @@ def by_condition(
         figure.suptitle(f"{title} (n = {n} seeds)", fontsize=11)
         interval = "bar: 95 % interval" if n >= 3 else "no interval below three seeds"
         dashed = " Dashed: zero-shot." if (look.updates == 0).any() else ""
-        _caption(figure, f"Large point: mean; small: seeds; {interval}; open: adaptive β.{dashed} {note}")
-    return _alt(figure, f"{title}, {n} seeds. {'; '.join(said)}.")
+        caption(figure, f"Large point: mean; small: seeds; {interval}; open: adaptive β.{dashed} {note}")
+    return alt_text(figure, f"{title}, {n} seeds. {'; '.join(said)}.")
 
 
 def diversity(table: pd.DataFrame, decoding: str = "plain") -> Figure:
@@ -356,12 +356,12 @@ def decodings(table: pd.DataFrame, ppo: str, nlpo: str) -> Figure:
         ]
         figure.legend(handles=handles, loc="outside upper center", ncols=2)
         interval = "bar: 95 % interval of the paired difference. " if n >= 3 else ""
-        _caption(
+        caption(
             figure,
             f"n = {n} seeds, paired by seed; {interval}A difference that shows only in the last column of a panel "
             "comes from decoding (NLPO's own uses its mask), not from training.",
         )
-    return _alt(figure, f"PPO and NLPO by decoding, {n} seeds. NLPO minus PPO: {'; '.join(said)}.")
+    return alt_text(figure, f"PPO and NLPO by decoding, {n} seeds. NLPO minus PPO: {'; '.join(said)}.")
 
 
 def episode(episodes: list[tuple[str, dict]], columns: int = 96) -> Figure:
@@ -403,7 +403,7 @@ def episode(episodes: list[tuple[str, dict]], columns: int = 96) -> Figure:
                         fontsize=9,
                         family="DejaVu Sans Mono",
                         va="center",
-                        color=_ink(color),
+                        color=ink(color),
                         clip_on=True,
                     )
                 figure.text(0.015, top - tall / 2, name, fontsize=10, va="center")
@@ -425,7 +425,7 @@ def episode(episodes: list[tuple[str, dict]], columns: int = 96) -> Figure:
         )
         figure.text(0.015, 0.1 / inches, textwrap.fill(text, 140), fontsize=9, color="#444444", va="bottom")
     said = "; ".join(f"{title}: “{_plain(e['tokens'])}”, score {e['score']:.2f}" for title, e in episodes)
-    return _alt(figure, f"Tokens of one episode coloured by reward, KL and advantage. {said}.")
+    return alt_text(figure, f"Tokens of one episode coloured by reward, KL and advantage. {said}.")
 
 
 def tokens_html(tokens: list[str], values: list[float], label: str) -> str:
@@ -440,7 +440,7 @@ def tokens_html(tokens: list[str], values: list[float], label: str) -> str:
     for token, value in zip(tokens, values):
         color = cmap(norm(value))
         spans.append(
-            f'<span style="background:{mpl.colors.to_hex(color)};color:{_ink(color)};padding:1px 3px;margin:1px;'
+            f'<span style="background:{mpl.colors.to_hex(color)};color:{ink(color)};padding:1px 3px;margin:1px;'
             f'border-radius:3px;display:inline-block" title="{html.escape(label)} {value:.3g}">{html.escape(_shown(token))}</span>'
         )
     low, high = (min(values), max(values)) if len(values) else (0.0, 0.0)
@@ -495,12 +495,12 @@ def _png(figure: Figure) -> bytes:
     return out.getvalue()
 
 
-def _alt(figure: Figure, text: str) -> Figure:
+def alt_text(figure: Figure, text: str) -> Figure:
     figure.set_label(" ".join(text.split()))
     return figure
 
 
-def _caption(figure: Figure, text: str) -> None:
+def caption(figure: Figure, text: str) -> None:
     width = int(figure.get_figwidth() * 14)
     figure.supxlabel(textwrap.fill(text, width), x=0.01, ha="left", fontsize=9, color="#444444")
 
@@ -537,7 +537,7 @@ def _line_with_spread(axis: Axes, grid: pd.DataFrame, color: str, style: str, la
             axis.plot(grid.index, grid[seed], color=color, linewidth=0.6, alpha=0.6)
 
 
-def _symlog(axis: Axes, which: str, values: pd.Series) -> None:
+def symlog(axis: Axes, which: str, values: pd.Series) -> None:
     """Linear to 0.1, logarithmic above, plain numbers on the ticks."""
     highest = float(np.nanmax(values))
     getattr(axis, f"set_{which}scale")("symlog", linthresh=0.1, linscale=0.5)
@@ -583,6 +583,6 @@ def _ends(norm) -> list[float]:
     return [norm.vmin, -half, 0.0, half, norm.vmax]
 
 
-def _ink(color) -> str:
+def ink(color) -> str:
     red, green, blue = mpl.colors.to_rgb(color)
     return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#ffffff"
