@@ -12,7 +12,7 @@ ifeq ($(filter $(PROFILE),$(PROFILES)),)
 $(error PROFILE=$(PROFILE): expected one of $(PROFILES))
 endif
 
-.PHONY: help env reproduce test lab bench clean
+.PHONY: help env reproduce plan test lab bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo '              mini    about 20 minutes on two cores, generated reviews (the default)'
 	@echo '              imdb    ninety minutes on two cores, real film reviews'
 	@echo '              paper   the published models and budgets, needs a GPU'
+	@echo 'make plan [PROFILE=$(PROFILE)]                  what it would do and cost, and what it lacks; runs nothing'
 	@echo 'make test [ARGS="-k name"]                the tests'
 	@echo 'make lab                                  JupyterLab, with the kernel ready'
 	@echo 'make bench                                speed, beside TRL (installed for this only)'
@@ -50,6 +51,10 @@ env:
 
 reproduce: env
 	@exec .venv/bin/python -m rlnlp.reproduce $(PROFILE) --jobs $(JOBS) --tied
+
+# Status 3, which make calls an error: the settings are sound, and a model or data set is missing.
+plan: env
+	@exec .venv/bin/python -m rlnlp.plan $(PROFILE) $(ARGS)
 
 test: env
 	@exec .venv/bin/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
