@@ -24,14 +24,26 @@ import numpy as np
 import torch
 
 from . import classify, data, models, pretrain, rewards, rollout, tasks
-from .runs import atomic_json, atomic_write, fingerprint_inputs, folder_hash, keyed_folder, package_files, publish, writer_lock
+from .config import reward_name
+from .runs import (
+    atomic_json,
+    atomic_write,
+    fingerprint_inputs,
+    folder_hash,
+    keyed_folder,
+    package_files,
+    publish,
+    writer_lock,
+)
 from .seeds import generator, stream
 from .types import Prompts, take, to
 
 FLAT = 1e-6  # a standard deviation below this is rounding: single precision gives probabilities to about 1e-7
 BATCH = 64  # responses sampled at once; also decides which random numbers a row gets
 # code that decides no number of a part: what only hands over rows (hashed themselves), scoring, sampling, other kinds
-CLASSIFIERS_SKIP = ("rlnlp.config", "rlnlp.data", "rlnlp.tasks", "rlnlp.ngram", "rlnlp.rewards", "rlnlp.rollout", "rlnlp.models")
+CLASSIFIERS_SKIP = (
+    "rlnlp.config", "rlnlp.data", "rlnlp.tasks", "rlnlp.ngram", "rlnlp.rewards", "rlnlp.rollout", "rlnlp.models",
+)
 TEXTS_SKIP = ("rlnlp.config", "rlnlp.ngram", "rlnlp.classify")
 
 
@@ -50,14 +62,6 @@ def labelled_subset(n: int, fraction: float, draw: int) -> list[int]:
     return sorted(order[: round(n * fraction)].tolist())
 
 
-def reward_name(fraction: float) -> str:
-    """``reward_<percent>``, e.g. reward_10 for 0.1. Raises ValueError if the share is not a whole per cent from 0 to 100."""
-    percent = round(100 * fraction)
-    if abs(100 * fraction - percent) > 1e-9 or not 0 <= percent <= 100:
-        raise ValueError(f"variants.label_fractions: expected whole per cent from 0 to 1, got {fraction}")
-    return f"reward_{percent}"
-
-
 def positive_prompts(params, draw_folder: str | Path, draw: int, fraction: float, tokenizer) -> Prompts:
     """The positive reviews among a share of the reward's labels, as prompts with references, for supervised fine-tuning.
 
@@ -72,7 +76,8 @@ def positive_prompts(params, draw_folder: str | Path, draw: int, fraction: float
     Raises DataError where the folder has no labelled reviews or the share holds no positive one.
     """
     rows = data.load_rows(draw_folder, "reward")
-    held_out = {row["prompt"] for split in ("validation", "test") for row in data.load_rows(draw_folder, f"prompts_{split}")}
+    splits = [data.load_rows(draw_folder, f"prompts_{split}") for split in ("validation", "test")]
+    held_out = {row["prompt"] for split in splits for row in split}
     found = []
     for number in labelled_subset(len(rows), fraction, draw):
         row = rows[number]
@@ -99,15 +104,17 @@ def _cut(params, text: str) -> dict[str, str]:
 def standardised(reward: Callable, of: Mapping[str, float], to: Mapping[str, float]) -> Callable:
     """The reward s' = (s - of.mean) / of.sd * to.sd + to.mean, called as ``reward`` is; named parts stay as they are.
 
-    A reward model of few labels hardly moves, so that one beta would mean more KL penalty for it than for another; on
-    one scale beta means the same for all. of, to: mean and sd of this reward and of the one that beta was chosen for,
-    on the same texts (entries of ``standard.json``). ``of`` equal to ``to`` changes nothing but rounding.
+    The scores of a reward model of few labels spread less, so that one beta would mean more KL penalty for it than for
+    another; on one scale beta means the same for all. of, to: mean and sd of this reward and of the one that beta was
+    chosen for, on the same texts (entries of ``standard.json``). ``of`` equal to ``to`` changes nothing but rounding.
     Raises RewardError naming the reward if either is constant (sd below 1e-6): there is no scale to put it on.
     """
     name = rewards.name_of(reward)
     for scale, what in ((of, "it is"), (to, "the reward that it is put on the scale of is")):
         if not scale["sd"] > FLAT:
-            raise rewards.RewardError(f"reward {name}: {what} constant on the standard texts (sd {scale['sd']:.1e}), so that it cannot be standardised")
+            raise rewards.RewardError(
+                f"reward {name}: {what} constant on the standard texts (sd {scale['sd']:.1e}): it cannot be standardised"
+            )
     factor = to["sd"] / of["sd"]
 
     def scaled(prompts, responses, references=None, meta=None):
@@ -139,7 +146,8 @@ def build(
     """
     for folder in map(Path, (data_folder, models_folder)):
         if not folder.is_dir():
-            raise FileNotFoundError(f"{folder}: no such folder; run the stage {folder.parent.name}@{draw} first (make reproduce)")
+            stage = f"{folder.parent.name}@{draw}"
+            raise FileNotFoundError(f"{folder}: no such folder; run the stage {stage} first (make reproduce)")
     torch.set_num_threads(params.threads)
     work = Path(scratch) / f"variants_draw{draw}"
     make = _Draw(params, draw, Path(data_folder), Path(models_folder), work)
@@ -170,7 +178,8 @@ class _Draw:
         """(finished folders by name, facts so far: why a part is missing)."""
         done, settings = {}, self.params.variants
         fractions = {reward_name(fraction): fraction for fraction in settings.label_fractions}
-        facts: dict[str, Any] = {"draw": self.draw, **{name: {} for name in [*fractions, "judge_2", "policy_dropout", "standard"]}}
+        names = [*fractions, "judge_2", "policy_dropout", "standard"]
+        facts: dict[str, Any] = {"draw": self.draw, **{name: {} for name in names}}
         missing = self._missing("bring.reward", "reward", "reward_validation")
         for name, fraction in fractions.items():
             if missing:
@@ -265,7 +274,8 @@ class _Draw:
             "validation_accuracy": classify.accuracy(model, tokenizer, validation, truth, settings.max_tokens),
         }
         card = (
-            f"# rlnlp {name}, task {self.params.task.name}, draw {self.draw}\n\nSentiment classifier trained from scratch on "
+            f"# rlnlp {name}, task {self.params.task.name}, draw {self.draw}\n\n"
+            "Sentiment classifier trained from scratch on "
             f"{len(rows)} of {len(texts)} labels;\naccuracy {facts['validation_accuracy']:.4f} on {len(validation)} others. "
             "Easy to fool, on purpose.\n"
         )
@@ -308,7 +318,8 @@ class _Draw:
         """The first training prompts and what the base model writes after them: all tokens, temperature 1."""
         policy, tokenizer = models.load(source, self.params.device)
         settings, sampling = self.params.variants, self.params.sampling
-        prompts = data.load_prompts(self.data, "train", tokenizer, self.params.task.prompt_tokens, settings.standard_prompts)
+        length = self.params.task.prompt_tokens
+        prompts = data.load_prompts(self.data, "train", tokenizer, length, settings.standard_prompts)
         how = rollout.sampling_from(policy, sampling.max_new_tokens, min_new_tokens=sampling.min_new_tokens)
         responses = []
         for rows in torch.arange(len(prompts)).split(BATCH):

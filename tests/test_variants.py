@@ -21,7 +21,7 @@ SETTINGS = {
     "language_model.steps": 5, "language_model.batch_size": 2, "language_model.width": 32,
     "reward_model.layers": 1, "reward_model.width": 32, "reward_model.epochs": 3, "reward_model.max_tokens": 48,
     "reward_model.learning_rate": 3e-3, "sampling.max_new_tokens": 8,
-    "variants.label_fractions": [0.0, 0.1, 0.5, 1.0], "variants.dropout": 0.1, "variants.standard_prompts": 70,
+    "variants.dropout": 0.1, "variants.standard_prompts": 70,
 }  # fmt: skip
 PARTS = ["reward_0", "reward_10", "reward_50", "reward_100", "standard", "judge", "policy"]
 
@@ -34,11 +34,22 @@ def one_thread():
     torch.set_num_threads(before)
 
 
+def content(folder):
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def changed(params, **sections):
+    """params with some values changed, {section: {name: value}}."""
+    new = params.replace(**{name: getattr(params, name).replace(**values) for name, values in sections.items()})
+    new._path = params._path
+    return new
+
+
 @pytest.fixture(scope="module")
 def draw(tmp_path_factory):
     """(params, data folder, models folder) of a small draw."""
     folder = tmp_path_factory.mktemp("draw")
-    params = load(ROOT / "params.yaml", **SETTINGS)
+    params = changed(load(ROOT / "params.yaml", **SETTINGS), variants={"label_fractions": (0.0, 0.1, 0.5, 1.0)})
     data.build(params, 1, folder / "data")
     pretrain.build(params, 1, folder / "data", folder / "models", folder / "scratch")
     return params, folder / "data", folder / "models"
@@ -50,17 +61,6 @@ def built(draw, tmp_path_factory):
     folder = tmp_path_factory.mktemp("variants")
     facts = variants.build(draw[0], 1, *draw[1:], folder / "out", folder / "scratch")
     return facts, folder / "out", folder / "scratch"
-
-
-def content(folder):
-    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-
-
-def changed(params, **sections):
-    """params with some values changed, {section: {name: value}}."""
-    new = params.replace(**{name: getattr(params, name).replace(**values) for name, values in sections.items()})
-    new._path = params._path
-    return new
 
 
 @pytest.fixture
@@ -93,15 +93,6 @@ def test_shares_are_nested_and_differ_between_draws():
     assert variants.labelled_subset(1000, 0.1, 3) == shares[1]
     with pytest.raises(ValueError, match=r"expected 0 to 1, got 1\.5"):
         variants.labelled_subset(10, 1.5, 3)
-
-
-def test_a_share_names_its_reward_model():
-    assert [variants.reward_name(f) for f in (0.0, 0.07, 0.1, 0.29, 0.5, 1.0)] == [
-        "reward_0", "reward_7", "reward_10", "reward_29", "reward_50", "reward_100",
-    ]  # fmt: skip
-    for wrong in (0.125, 1.1, -0.1):
-        with pytest.raises(ValueError, match="whole per cent"):
-            variants.reward_name(wrong)
 
 
 def test_labels_make_the_reward_model(draw, built):
