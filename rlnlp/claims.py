@@ -1,0 +1,643 @@
+"""The ledger: each claim of claims.yaml judged by one rule on the runs of a profile, with the published effect beside.
+
+    claims = load("claims.yaml")
+    verdict = judge(claims["P20"], results)                     # the word, every test, one computed sentence
+    rows = ledger(claims, results, results.params.claims)       # every claim of the file, one row each
+    write(rows, "reports/mini/claims")                          # claims.csv, claims.json, claims.md
+
+`python -m rlnlp.claims check params.yaml` tells whether a profile runs what its claims need; `python -m rlnlp.claims combine`
+puts reports/*/claims/claims.json side by side in reports/claims.*.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import io
+import json
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from ruamel.yaml import YAML
+
+from rlnlp import curves, effects, stats, unpaired
+from rlnlp.entries import LOGGED, PARTIAL, YARDSTICK, Claim, ClaimError, Test, conditions_of, load, nearest, published, stated, weights, yardstick_of
+from rlnlp.runs import atomic_json, atomic_write
+from rlnlp.tables import join, markdown as as_markdown
+from rlnlp.verdicts import FAILS, FEW, HOLDS, INCONCLUSIVE, Evidence, adjusted, decide, untestable
+from rlnlp.verdicts import combine as combined
+
+__all__ = ["ClaimError", "Claim", "Test", "load", "conditions_of", "judge", "ledger", "rule_hash", "combine"]
+
+AWAITING, ELSEWHERE = "awaiting", "not testable here"
+REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
+WORDS = (HOLDS, FAILS, INCONCLUSIVE, AWAITING, ELSEWHERE, REPRODUCED, NOT_REPRODUCED)
+NOT_RUN, NOT_MEASURED = "not run here", "not measured"  # of single tests
+FULL_SCALE = "paper"  # the profile whose verdicts are about reproduction
+RULE = (
+    "The unit is the seed. A test makes one number per seed from the conditions it names, on the test prompts at the final "
+    "checkpoint. "
+    "It holds here if the mean lies in the claimed direction, the two-sided t test gives p <= alpha and the exact one-sided "
+    "sign-flip test too; a claim of equality holds here if two one-sided t tests put the difference within its margin. "
+    "It fails here if the same is true of the opposite direction, if the difference is shown to be smaller than the effect stated "
+    "beforehand (two one-sided t tests; not asked where it holds), or if a claimed equality is shown to be broken by more than the "
+    "margin. Everything else is inconclusive. Spreads are compared by Brown-Forsythe, shares of runs by Fisher's exact test, a peak "
+    "by its curvature and by inner points above the first and above the last. "
+    "A claim with several tests, all needed: it holds here if each one holds, without adjustment (intersection-union), and fails "
+    "here if one fails after Holm over the claim's own deciding tests. Where any one is enough: it holds here if one holds after "
+    "Holm, and fails here if each one fails. Tests that stand beside take no part. "
+    "Where so few seeds cannot reach alpha whatever they show, no test is made and the claim is not testable here. "
+    "A contrast and a spread need all their conditions; trend, peak, matched, frontier and fraction take those of their conditions "
+    "that the profile lists, at least as many as the test says. A listed condition without results is an error. "
+    "Effects are in yardsticks: how far PPO without the KL penalty moves a metric from the untrained model. "
+    "The same is done at half the training budget on the validation prompts; flagged are holds here turning into fails here or "
+    "back, and a changed sign of a deciding effect that is not inconclusive at both. "
+    "In the profile paper the words are reproduced and not reproduced, and reproduced asks in addition that no deciding effect "
+    "is smaller than the one stated beforehand (half the published one where there is one)."
+)
+
+
+@dataclass(frozen=True)
+class Component:
+    """What one test came to. Raw numbers are in the metric's unit (its logarithm for wobble and gradient norm).
+
+    difference, low, high: mean over seeds and its 1 - alpha interval, raw; effect, effect_low, effect_high: the same in
+    `unit`; yardstick: raw size of one unit; stated: the effect or margin fixed beforehand, in `unit`; p_t: two-sided t (TOST
+    for equality); p_exact: one-sided, in the claimed direction; p_t_holm, p_t_table: p_t after Holm over the claim's
+    deciding tests, and over those of the whole ledger; sd: of the numbers per seed, raw; smaller: shown to be smaller than stated;
+    n_needed: where inconclusive, seeds that would settle the stated effect at that spread; published...: the published
+    effect, in `unit`. None: not there.
+    """
+
+    name: str
+    role: str
+    kind: str
+    metric: str
+    decoding: str
+    direction: str
+    unit: str
+    conditions: str
+    word: str
+    stated: float
+    n: int | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    yardstick: float | None = None
+    effect: float | None = None
+    effect_low: float | None = None
+    effect_high: float | None = None
+    sd: float | None = None
+    p_t: float | None = None
+    p_t_holm: float | None = None
+    p_t_table: float | None = None
+    p_exact: float | None = None
+    smaller: bool = False
+    n_needed: int | None = None
+    published: float | None = None
+    published_low: float | None = None
+    published_high: float | None = None
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim's word, what it rests on, and one computed sentence. lacks: what would make it testable."""
+
+    id: str
+    word: str
+    components: tuple[Component, ...]
+    sentence: str
+    lacks: tuple[str, ...] = ()
+
+    @property
+    def deciding(self) -> tuple[Component, ...]:
+        return tuple(c for c in self.components if c.role == "decides")
+
+    @property
+    def n_needed(self) -> int | None:
+        """Seeds that would settle every deciding test that is still open; None if none is, or if no number is known."""
+        return max((c.n_needed for c in self.deciding if c.word == INCONCLUSIVE and c.n_needed), default=None)
+
+
+def rule_hash(claims: Mapping[str, Claim] | None = None) -> str:
+    """SHA-256, hex, of the rule, alpha and every claim's tests with the effects they state; prose and names of tests are
+    not in it. claims: default, those of ./claims.yaml or of the repository. The first 12 digits are shown."""
+    known = load(_claims_file()) if claims is None else claims
+    tests = {
+        name: {"decided_by": c.decided_by, "tests": [{**t.model_dump(exclude={"name"}), "stated": stated(t, c)} for t in c.tests]}
+        for name, c in known.items()
+        if c.tests
+    }
+    fixed = json.dumps({"rule": RULE, "alpha": stats.ALPHA, "claims": tests}, sort_keys=True, default=str)
+    return hashlib.sha256(fixed.encode()).hexdigest()
+
+
+def yardstick(results, metric: str, split: str = "test") -> float | None:
+    """|mean over seeds of (ppo_kl_0 - zero_shot)| of the metric, plain decoding; None where one of them was not measured."""
+    arms = [results.values(condition, yardstick_of(metric), "plain", split) for condition in YARDSTICK]
+    return None if any(a is None for a in arms) else float(abs((arms[0] - arms[1]).mean()))
+
+
+def judge(claim: Claim, results, split: str = "test") -> Verdict:
+    """A claim's verdict on the runs of a profile.
+
+    results: `results.Results` of the claim's conditions; split: "test" (final), or "half" (half the budget; what was not
+    measured there is left out). A claim without tests is awaiting or not testable here.
+    Raises: ClaimError for a deciding test whose runs are not listed, whose listed runs have no results, or whose metric
+    or decoding was not measured.
+    """
+    if not claim.tests:
+        word = AWAITING if claim.awaiting else ELSEWHERE
+        wanted = claim.awaiting or claim.needs
+        return Verdict(claim.id, word, (), f"{word.capitalize()}: {'needs ' * (not claim.awaiting)}{'; '.join(wanted)}.", wanted)
+    if lacking := lacks(claim, results.params.all_runs):
+        raise ClaimError(f"{claim.id}: {results.params.profile} lists it and does not run what it needs: {'; '.join(lacking)}")
+    measured = [_measure(test, claim, results, split) for test in claim.tests]
+    decides = [i for i, test in enumerate(claim.tests) if test.role == "decides" and measured[i][1] is not None]
+    evidence = {i: measured[i][1] for i in decides}
+    if not decides:
+        return Verdict(claim.id, INCONCLUSIVE, tuple(c for c, _ in measured), "Inconclusive: nothing was measured.")
+    fair = dict(zip(decides, adjusted(list(evidence.values()))))
+    p_holm = _holm([measured[i][0].p_t for i in decides])
+    components = []
+    for i, (component, found) in enumerate(measured):
+        if found is not None:
+            if i in fair and claim.decided_by == "all":  # each part's own word is what the claim's word is made of
+                found = replace(found, p_against=fair[i].p_against)
+            elif i in fair:
+                found = replace(found, p_for=fair[i].p_for)
+            component = replace(component, word=decide(found), p_t_holm=dict(zip(decides, p_holm)).get(i))
+            if component.word == INCONCLUSIVE and split == "test":
+                component = replace(component, n_needed=_seeds_needed(component))
+        components.append(component)
+    word = decide(combined(list(evidence.values()), claim.decided_by))
+    lacking: tuple[str, ...] = ()
+    if word == FEW:
+        word, lacking = ELSEWHERE, (f"at least {effects.fewest_seeds()} seeds (here {len(results.seeds)})",)
+    if results.params.profile == FULL_SCALE:
+        short = word == HOLDS and any(c.effect is not None and c.direction != "equal" and abs(c.effect) < c.stated
+                                      for c in components if c.role == "decides")  # fmt: skip
+        word = INCONCLUSIVE if short else {HOLDS: REPRODUCED, FAILS: NOT_REPRODUCED}.get(word, word)
+    found = Verdict(claim.id, word, tuple(components), "", lacking)
+    return replace(found, sentence=_sentence(found))
+
+
+def sign_changes(full: Verdict, half: Verdict) -> bool:
+    """Whether holds here turns into fails here or back from half the budget to the full one, in the claim or in a deciding
+    test, or a deciding effect changes its sign that is not inconclusive at both (chance turns every second effect of 0)."""
+    before = {c.name: c for c in half.deciding}
+    for now in full.deciding:
+        then = before.get(now.name)
+        if then is None or then.effect is None or now.effect is None:
+            continue
+        said = {now.word, then.word}
+        if said == {HOLDS, FAILS} or now.direction != "equal" and then.effect * now.effect < 0 and said & {HOLDS, FAILS}:
+            return True
+    return {full.word, half.word} in ({HOLDS, FAILS}, {REPRODUCED, NOT_REPRODUCED})
+
+
+def lacks(claim: Claim, runs: Mapping[str, Any]) -> list[str]:
+    """What a profile with these runs (condition: entry) would have to add for the claim's deciding tests; empty: nothing."""
+    lacking: dict[str, None] = {}
+    for test in claim.deciding:
+        here, said = _present(test, runs)
+        if said:
+            lacking[said] = None
+        for condition, decoding in (test.split(term) for arm in here for terms in arm for term in terms):
+            if decoding not in ("plain", "top_p", "own") and decoding not in (runs[condition].get("decodings") or ()):
+                lacking[f"{decoding} among the decodings of {condition}"] = None
+        if test.unit == "yardsticks":
+            lacking.update(dict.fromkeys(f"the run {c}" for c in YARDSTICK if c not in runs))
+    return list(lacking)
+
+
+def ledger(
+    claims: Mapping[str, Claim], results, listed: Sequence[str], elsewhere: Mapping[str, Mapping[str, Any]] | None = None
+) -> list[dict[str, Any]]:
+    """One row per claim of the file, in its order: word, sentence, tests, the word at half the budget and whether it turned.
+
+    listed: ids that the profile decides; elsewhere: other profiles' runs (`profiles`), to say where a claim can be tested.
+    Raises: ClaimError naming every missing run of every listed claim, an id that no claim has, or a listed claim that
+    cannot be tested at all.
+    """
+    params = results.params
+    _check_listed(claims, listed, params.all_runs, params.profile)
+    lost = {
+        name: gone
+        for name in listed
+        if (gone := sorted(c for c in conditions_of(claims[name]) & set(params.all_runs) if c in results.missing))
+    }
+    if lost:
+        said = "; ".join(f"{name} needs {join(gone)}" for name, gone in lost.items())
+        raise ClaimError(f"{params.profile}: runs of listed claims have no results: {said}. Run them again (make reproduce)")
+    rows, rule = [], rule_hash(claims)
+    for name, claim in claims.items():
+        half = None
+        if name in listed:
+            verdict, half = judge(claim, results), judge(claim, results, "half")
+        elif claim.tests:
+            verdict = _not_here(claim, params.all_runs, elsewhere or {})
+        else:
+            verdict = judge(claim, results)
+        rows.append(_row(claim, verdict, half, results, rule))
+    family = [c for row in rows for c in row["components"] if c["role"] == "decides" and c["p_t"] is not None]
+    for component, p in zip(family, _holm([c["p_t"] for c in family])):
+        component["p_t_table"] = p
+    return rows
+
+
+def profiles(root: str | Path = ".") -> dict[str, dict[str, Any]]:
+    """Profile -> its runs (condition: entry), of params.yaml and profiles/*/params.yaml; read, not checked."""
+    found = {}
+    for path in [Path(root) / "params.yaml", *sorted(Path(root).glob("profiles/*/params.yaml"))]:
+        if path.is_file():
+            values = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+            found[values["profile"]] = {**values["runs"], **(values.get("continued") or {})}
+    return found
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many claims got each word, in the order of `WORDS`; words that no claim got are left out."""
+    counts = {word: sum(row["word"] == word for row in rows) for word in WORDS}
+    return {word: count for word, count in counts.items() if count}
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """The ledger for people: a row per claim."""
+    return pd.DataFrame(
+        [
+            {
+                "claim": f"{row['id']}: {row['claim']}",
+                "source": row["source"],
+                "published": row["published_text"],
+                "here": row["sentence"],
+                "verdict": row["word"] + (" (turns at half the budget)" if row["turns"] else ""),
+            }
+            for row in rows
+        ]
+    )
+
+
+def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The ledger as Markdown: what it comes to, the table, every test, the rule with its hash."""
+    counts = ", ".join(f"{word}: {count}" for word, count in summary(rows).items())
+    tests = [
+        {
+            "claim": row["id"],
+            "test": c["name"] + ("" if c["role"] == "decides" else " (beside)"),
+            "metric": c["metric"],
+            "effect": _span(c["effect"], c["effect_low"], c["effect_high"]),
+            "published": _span(c["published"], c["published_low"], c["published_high"]),
+            "stated": ("±" if c["direction"] == "equal" else "") + f"{c['stated']:.3g}",
+            "unit": c["unit"],
+            "p (t)": _p(c["p_t"]), "Holm": _p(c["p_t_holm"]), "Holm, table": _p(c["p_t_table"]), "p (exact)": _p(c["p_exact"]),
+            "n": "" if c["n"] is None else f"{c['n']}",
+            "n that settles it": "" if c["n_needed"] is None else f"{c['n_needed']}",
+            "word": c["word"] + (f" ({c['note']})" if c["note"] else ""),
+        }
+        for row in rows
+        for c in row["components"]
+    ]  # fmt: skip
+    rule = rows[0]["rule"] if rows else rule_hash()
+    parts = [f"# Claims, profile {rows[0]['profile']}" if rows else "# Claims", counts + ".", as_markdown(table(rows))]
+    if tests:
+        parts += ["## Every test", as_markdown(pd.DataFrame(tests))]
+    parts += ["## The rule", f"Hash of the rule and of every test: `{rule[:12]}`. Alpha is {stats.ALPHA:g}.", RULE]
+    return "\n\n".join(parts) + "\n"
+
+
+def write(rows: Sequence[Mapping[str, Any]], folder: str | Path) -> None:
+    """claims.json (everything), claims.csv (a line per test, or per claim without tests) and claims.md; same rows, same bytes."""
+    folder = Path(folder)
+    atomic_json(folder / "claims.json", {"rule": RULE, "summary": summary(rows), "rows": list(rows)})
+    shared = ("id", "report", "word", "half_word", "turns", "profile", "seeds", "rule")
+    names = [f.name for f in Component.__dataclass_fields__.values()]
+    lines = []
+    for row in rows:
+        for c in row["components"] or [{}]:
+            lines.append([*(row[k] for k in shared), *(c.get(k) for k in names)])
+    _write_csv(folder / "claims.csv", [*shared, *("test" if n == "name" else "test_word" if n == "word" else n for n in names)], lines)
+    atomic_write(folder / "claims.md", markdown(rows))
+
+
+def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[str, Any]]:
+    """The ledgers of several profiles side by side: claims.csv, claims.json and claims.md in `folder`; returns the rows.
+
+    sources: profile -> its claims.json. Profiles judged by different rules or tests are named.
+    Raises: ClaimError without a ledger, or for a file that is none.
+    """
+    if not sources:
+        raise ClaimError("no ledger to combine: expected reports/<profile>/claims/claims.json, found none")
+    ledgers: dict[str, dict[str, dict]] = {}
+    for profile, path in sources.items():
+        try:
+            ledgers[profile] = {row["id"]: row for row in json.loads(Path(path).read_text(encoding="utf-8"))["rows"]}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ClaimError(f"{path}: expected a ledger (claims.json), found {error!r}") from None
+    ids = list(dict.fromkeys(name for found in ledgers.values() for name in found))
+    rows = []
+    for name in ids:
+        known = {profile: found[name] for profile, found in ledgers.items() if name in found}
+        first = next(iter(known.values()))
+        rows.append({
+            **{k: first[k] for k in ("id", "claim", "source", "published_text")},
+            "words": {profile: row["word"] for profile, row in known.items()},
+            "sentences": {profile: row["sentence"] for profile, row in known.items()},
+            "turns": {profile: row["turns"] for profile, row in known.items()},
+        })  # fmt: skip
+    rules = {profile: next(iter(found.values()))["rule"] for profile, found in ledgers.items() if found}
+    said = [f"{profile}: " + ", ".join(f"{w} {n}" for w, n in summary(list(found.values())).items()) + "." for profile, found in ledgers.items()]
+    if len(set(rules.values())) > 1:
+        said.append("Not all were judged by the same rule and tests: " + join([f"{p} `{r[:12]}`" for p, r in rules.items()]) + ".")
+    shown = [
+        {"claim": f"{r['id']}: {r['claim']}", "published": r["published_text"],
+         **{p: r["words"].get(p, "") + (" (turns)" if r["turns"].get(p) else "") for p in ledgers}}
+        for r in rows
+    ]  # fmt: skip
+    folder = Path(folder)
+    atomic_json(folder / "claims.json", {"rules": rules, "rows": rows})
+    _write_csv(folder / "claims.csv", ["id", "claim", "source", "published", *ledgers],
+               [[r["id"], r["claim"], r["source"], r["published_text"], *(r["words"].get(p) for p in ledgers)] for r in rows])  # fmt: skip
+    atomic_write(folder / "claims.md", "\n\n".join(["# Claims, profile by profile", *said, as_markdown(pd.DataFrame(shown))]) + "\n")
+    return rows
+
+
+# one test ------------------------------------------------------------------------------------------------------------
+
+
+def _present(test: Test, runs: Mapping[str, Any]) -> tuple[list[list[dict[str, float]]], str]:
+    """The terms of each arm whose conditions are all listed, and what lacks for the test ("" if nothing does)."""
+    arms = [[t for t in arm if all(test.split(term)[0] in runs for term in t)] for arm in test.arms]
+    said = []
+    for here, arm in zip(arms, test.arms):
+        gone = sorted({c for terms in arm for c in (test.split(term)[0] for term in terms) if c not in runs})
+        short = (test.at_least or len(arm)) - len(here)
+        if short > 0 and test.kind in PARTIAL and len(gone) > short:
+            said.append(f"{short} of the runs {join(gone, ' or ')}")
+        elif short > 0:
+            said.append(f"the run{'s' * (len(gone) > 1)} {join(gone)}")
+    return arms, join(said)
+
+
+def _measure(test: Test, claim: Claim, results, split: str) -> tuple[Component, Evidence | None]:
+    """A test's numbers, and its evidence before any adjustment (None where it was not made)."""
+    arms, said = _present(test, results.params.all_runs)
+    there = published(test, claim)
+    component = Component(
+        name=test.name, role=test.role, kind=test.kind, metric=test.metric, decoding=test.decoding, direction=test.direction,
+        unit=test.unit, conditions=" ".join(dict.fromkeys(term for arm in arms for t in arm for term in t)), word=NOT_RUN,
+        stated=stated(test, claim), published=there and there.effect, published_low=there and there.low,
+        published_high=there and there.high,
+    )  # fmt: skip
+    if said:  # of a test beside: `judge` has seen to those that decide
+        return replace(component, note=f"needs {said}"), None
+    if not results.independent(test.metric):
+        return replace(component, word=NOT_MEASURED, note="the model that was brought is its own evaluator"), None
+    unit = yardstick(results, test.metric, split) if test.unit == "yardsticks" else 1.0
+    metrics = (test.metric, "kl_deployed") if test.kind in ("matched", "frontier") else (test.metric,)
+    terms = dict.fromkeys(term for arm in arms for t in arm for term in t)
+    values = {metric: {term: _values(results, metric, *test.split(term), split) for term in terms} for metric in metrics}
+    gone = [f"{metric} of {term}" for metric, found in values.items() for term, v in found.items() if v is None]
+    if gone or unit is None:
+        gone = join(gone or [f"{yardstick_of(test.metric)} of {' or '.join(YARDSTICK)}"])
+        if split == "test" and test.role == "decides":
+            raise ClaimError(f"{claim.id}: {test.name}: the runs of {results.params.profile} have no {gone} ({split} prompts)")
+        return replace(component, word=NOT_MEASURED, note=f"no {gone}"), None
+    if unit == 0:
+        raise ClaimError(f"{claim.id}: {test.metric}: {YARDSTICK[0]} and {YARDSTICK[1]} do not differ, so there is no yardstick")
+    made = {metric: [np.array([_sum(t, found) for t in arm]) for arm in arms] for metric, found in values.items()}
+    if test.kind == "spread":
+        return _spread(test, component, *(_sum(side, values[test.metric]) for side in (test.terms, test.against)))
+    if test.kind == "fraction":
+        return _fraction(test, component, *made[test.metric])
+    if test.kind == "peak":
+        return _peak(test, component, made[test.metric][0], _levels(test, arms), unit)
+    if test.kind == "trend":
+        d = curves.contrast(made[test.metric][0], weights("trend", _levels(test, arms)))
+    elif test.kind == "contrast":
+        d = made[test.metric][0][0]
+    else:
+        compare = curves.matched_kl if test.kind == "matched" else curves.frontier_difference
+        found = compare(*(v for arm in zip(made["kl_deployed"], made[test.metric]) for v in arm))
+        if found.without_overlap:
+            note = f"no KL in common in seed {join([str(results.seeds[i]) for i in found.without_overlap])}"
+            return replace(component, n=len(results.seeds), note=note), Evidence(1.0, 1.0, 1.0, 1.0, stats.ALPHA)
+        d = found.differences
+    return _paired(test, component, d, unit)
+
+
+def _sum(terms: Mapping[str, float], values: Mapping[str, np.ndarray]) -> np.ndarray:
+    """[n seeds]"""
+    return sum(weight * values[term] for term, weight in terms.items())
+
+
+def _levels(test: Test, arms) -> list[float]:
+    """x of the points that the profile runs."""
+    return [x for x, terms in zip(test.points, test.arms[0]) if terms in arms[0]]
+
+
+def _values(results, metric: str, condition: str, decoding: str, split: str) -> np.ndarray | None:
+    found = results.values(condition, metric, decoding, split)
+    if found is None or metric not in LOGGED:
+        return found
+    if (found <= 0).any():
+        raise ClaimError(f"{condition}: {metric} ({split}): expected numbers above 0, found {found.min():g}")
+    return np.log(found)
+
+
+def _paired(test: Test, component: Component, d: np.ndarray, unit: float) -> tuple[Component, Evidence]:
+    """d [n seeds] against 0, or against the margin."""
+    bound = component.stated * unit
+    near = stats.equivalence(d, bound)
+    if test.direction == "equal":
+        return _filled(component, d, (near.difference, near.low_wide, near.high_wide), unit, near.p, None), near.evidence
+    found = stats.one_sample(d, test.direction)
+    evidence = found.evidence
+    if evidence.testable and decide(evidence) != HOLDS and near.p < max(evidence.p_against, evidence.exact_against):
+        evidence = replace(evidence, p_against=near.p, exact_against=0.0)  # smaller than stated is against the claim too
+    component = _filled(component, d, (found.difference, found.low, found.high), unit, found.p_two_sided, found.p_permutation)
+    return replace(component, smaller=near.equivalent), evidence
+
+
+def _peak(test: Test, component: Component, values: np.ndarray, levels: list[float], unit: float) -> tuple[Component, Evidence]:
+    """values [k conditions, n seeds]"""
+    d = curves.contrast(values, weights("peak", levels))
+    height, evidence = stats.one_sample(d, "greater"), curves.peak(values, levels).evidence
+    exact = evidence.exact_for if evidence.testable else None
+    span = (height.difference, height.low, height.high)
+    return _filled(component, d, span, unit, evidence.p_for, exact), evidence
+
+
+def _spread(test: Test, component: Component, first: np.ndarray, second: np.ndarray) -> tuple[Component, Evidence]:
+    if len(first) < 2:
+        return replace(component, n=len(first)), untestable(stats.ALPHA)
+    found = unpaired.brown_forsythe(first, second, test.direction)
+    ratio = found.log_ratio if math.isfinite(found.log_ratio) else None
+    return _filled(component, first, (ratio, found.low, found.high), 1.0, found.p_two_sided, None), found.evidence
+
+
+def _fraction(test: Test, component: Component, first: np.ndarray, second: np.ndarray) -> tuple[Component, Evidence]:
+    counts = [(int(round(arm.sum())), arm.size) for arm in (first, second)]
+    found = unpaired.fisher(*counts[0], *counts[1], test.direction)
+    component = _filled(component, first[0], (found.estimate, None, None), 1.0, None, found.p)
+    return replace(component, note=" against ".join(f"{k} of {n} runs" for k, n in counts)), found.evidence
+
+
+def _filled(component: Component, d: np.ndarray, span: tuple, unit: float, p_t, p_exact) -> Component:
+    """d [n seeds]: what the spread is of; span: difference, low, high, raw."""
+    scaled = [None if v is None else v / unit for v in span]
+    return replace(
+        component, n=len(d), difference=span[0], low=span[1], high=span[2], yardstick=unit, effect=scaled[0], effect_low=scaled[1],
+        effect_high=scaled[2], sd=float(d.std(ddof=1)) if len(d) > 1 and np.ptp(d) else 0.0, p_t=p_t, p_exact=p_exact,
+    )  # fmt: skip
+
+
+def _seeds_needed(component: Component) -> int | None:
+    """Seeds that would settle the stated effect at the spread seen; None where that is not known or no number is enough."""
+    c = component
+    if c.kind == "fraction" or c.yardstick is None or c.n < 2:
+        return None
+    if c.kind == "spread":
+        needed = effects.n_needed_spread(c.stated)
+    else:
+        count = effects.n_needed_equivalence if c.direction == "equal" else effects.n_needed
+        needed = count(c.stated * c.yardstick, c.sd)
+    return max(int(needed), effects.fewest_seeds()) if math.isfinite(needed) else None
+
+
+def _holm(p_values: Sequence[float | None]) -> list[float | None]:
+    known = [p for p in p_values if p is not None]
+    fair = iter(stats.holm(known))
+    return [None if p is None else next(fair) for p in p_values]
+
+
+# words ---------------------------------------------------------------------------------------------------------------
+
+
+def _sentence(verdict: Verdict) -> str:
+    """The word and every deciding test, computed."""
+    if verdict.lacks:
+        return f"{verdict.word.capitalize()}: needs {join(verdict.lacks)}."
+    parts = []
+    for c in verdict.deciding:
+        said = f"{c.name} {_span(c.effect, c.effect_low, c.effect_high)}" if c.effect is not None else c.name
+        beside = [f"published {c.published:+.2f}"] if c.published is not None else []
+        beside += [c.note] if c.note else []
+        beside += ["smaller than stated beforehand"] if c.smaller and c.direction != "equal" else []
+        parts.append(said + (f" ({'; '.join(beside)})" if beside else "") + (f": {c.word}" if c.word not in (verdict.word, NOT_MEASURED) else ""))
+    open_ = [c for c in verdict.deciding if c.word == INCONCLUSIVE and c.n_needed]
+    more = ""
+    if verdict.word == INCONCLUSIVE and open_:
+        worst = max(open_, key=lambda c: c.n_needed)
+        more = f" About {worst.n_needed:,} seeds would settle an effect of {worst.stated:.3g} ({worst.name})."
+    other = {HOLDS: FAILS, FAILS: HOLDS, REPRODUCED: FAILS, NOT_REPRODUCED: HOLDS}.get(verdict.word)
+    against = [f"{c.name} {_span(c.effect, c.effect_low, c.effect_high)}" for c in verdict.components if c.role == "beside" and c.word == other]
+    more += f" Beside it, but not in the word, the opposite: {'; '.join(against)}." if against else ""
+    units = {c.unit for c in verdict.deciding}
+    unit = f" ({units.pop()})" if len(units) == 1 else " (yardsticks, or log ratios and shares where there is none)"
+    return f"{verdict.word.capitalize()}{unit}: {'; '.join(parts)}.{more}"
+
+
+def _row(claim: Claim, verdict: Verdict, half: Verdict | None, results, rule: str) -> dict[str, Any]:
+    return {
+        "id": claim.id, "claim": claim.claim, "source": str(claim.source), "report": claim.report, "word": verdict.word,
+        "sentence": verdict.sentence, "lacks": list(verdict.lacks), "decided_by": claim.decided_by, "n_needed": verdict.n_needed,
+        "half_word": half and half.word, "half_sentence": half and half.sentence,
+        "turns": bool(half) and sign_changes(verdict, half), "published": claim.published, "published_text": _published(claim),
+        "traps": claim.traps, "components": [asdict(c) for c in verdict.components],
+        "half_components": [asdict(c) for c in half.components] if half else [],
+        "profile": results.params.profile, "seeds": len(results.seeds), "rule": rule,
+    }  # fmt: skip
+
+
+def _published(claim: Claim) -> str:
+    """"T5 PPO inf: score 0.847 ± 0.039, ...; ..."."""
+    def cell(value) -> str:
+        return f"{value[0]:g} ± {value[1]:g}" if isinstance(value, list) else f"{value:g}"
+
+    rows = [f"{name}: " + ", ".join(f"{k} {cell(v)}" for k, v in row.items() if k != "n") for name, row in claim.published.items()]
+    return "; ".join(rows) or "no numbers"
+
+
+def _not_here(claim: Claim, runs: Mapping[str, Any], elsewhere: Mapping[str, Mapping[str, Any]]) -> Verdict:
+    """A claim with tests that the profile does not list: what it would take, and where that is."""
+    lacking = tuple(lacks(claim, runs))
+    where = [profile for profile, other in elsewhere.items() if not lacks(claim, other)]
+    said = f"needs {join(lacking)}" if lacking else "its runs are here; list it in `claims`"
+    said += f"; profile {join(where, ' or ')} has them" if lacking and where else ""
+    return Verdict(claim.id, ELSEWHERE, (), f"Not testable here: {said}.", lacking or ("its id in `claims`",))
+
+
+def _check_listed(claims: Mapping[str, Claim], listed: Sequence[str], runs: Mapping[str, Any], profile: str) -> None:
+    problems = []
+    for name in listed:
+        if name not in claims:
+            problems.append(f"{name}: no claim is called so{nearest(name, claims)}")
+        elif not claims[name].tests:
+            what = claims[name].awaiting or claims[name].needs
+            problems.append(f"{name}: has no tests; it {'awaits' if claims[name].awaiting else 'needs'} {join(what)}")
+        elif lacking := lacks(claims[name], runs):
+            problems.append(f"{name}: needs {join(lacking)}")
+    if problems:
+        raise ClaimError("\n  ".join([f"{profile}: claims lists what it cannot decide", *problems]))
+
+
+def _span(value, low, high) -> str:
+    if value is None:
+        return ""
+    return f"{value:+.2f}" + ("" if low is None else f" [{low:+.2f}, {high:+.2f}]")
+
+
+def _p(value: float | None) -> str:
+    return "" if value is None else "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _write_csv(path: Path, names: Sequence[str], lines: Sequence[Sequence[Any]]) -> None:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerows([names, *(["" if v is None else repr(v) if isinstance(v, float) else v for v in line] for line in lines)])
+    atomic_write(path, out.getvalue())
+
+
+def _claims_file() -> Path:
+    """./claims.yaml, or the one beside the package."""
+    here = Path("claims.yaml")
+    return here if here.is_file() else Path(__file__).parent.parent / "claims.yaml"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m rlnlp.claims", description="Check or combine the ledger of claims.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    check = commands.add_parser("check", help="does a profile run what its claims need?")
+    check.add_argument("params", nargs="?", type=Path, default=Path("params.yaml"))
+    together = commands.add_parser("combine", help="reports/*/claims/claims.json side by side, in reports/claims.*")
+    together.add_argument("--reports", type=Path, default=Path("reports"))
+    args = parser.parse_args(argv)
+    try:
+        if args.command == "combine":
+            found = sorted(args.reports.glob("*/claims/claims.json"))
+            rows = combine({path.parent.parent.name: path for path in found}, args.reports)
+            print(f"{args.reports / 'claims.md'}: {len(rows)} claims, {len(found)} profiles")
+        else:
+            from rlnlp import config  # brings torch
+
+            params = config.load(args.params)
+            known = load((params.folder / params.root / "claims.yaml").resolve(), also=params.all_runs)
+            _check_listed(known, params.claims, params.all_runs, params.profile)
+            print(f"{params.profile}: {len(params.claims)} of {len(known)} claims can be decided; rule {rule_hash(known)[:12]}")
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
