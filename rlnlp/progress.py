@@ -1,22 +1,45 @@
-"""What a run of many stages tells: how far it is, how long it will take, and the useful end of a log."""
+"""What a run of many stages tells: what is to do, how far it is, how long it will take, and the useful end of a log."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from rlnlp.runs import atomic_json
 
-SECONDS = {  # first guess, by profile and kind of stage; what was measured replaces it
-    "mini": {"check": 4, "nb": 1, "data": 11, "models": 95, "tune": 110, "runs": 100},
-    "smoke": {"check": 4, "nb": 1, "data": 7, "models": 11, "tune": 10, "runs": 10},
-    "imdb": {"check": 4, "nb": 1, "data": 30, "models": 2200, "tune": 340, "runs": 230},
-}
+SECONDS = {  # first guess, by profile and kind of stage; what was measured replaces it. `full` has the sizes of `mini`
+    "mini": {
+        "check": 4, "nb": 1, "data": 11, "models": 95, "variants": 50, "tune": 110, "runs": 100, "continued": 100,
+        "digests": 3, "report": 15, "claims": 15,
+    },
+    "smoke": {
+        "check": 4, "nb": 1, "data": 7, "models": 11, "variants": 8, "tune": 10, "runs": 10, "continued": 10,
+        "digests": 3, "report": 12, "claims": 12,
+    },
+    "imdb": {
+        "check": 4, "nb": 1, "data": 30, "models": 2200, "variants": 800, "tune": 340, "runs": 230, "continued": 230,
+        "digests": 3, "report": 20, "claims": 15,
+    },
+}  # fmt: skip
+SECONDS["full"] = SECONDS["mini"]
 OTHER_SECONDS = 20
 PROGRESS = re.compile(r"\d+%\|")
+NOTEBOOK = re.compile(r"^\S+: cell \d+ failed; see (\S+\.ipynb)$", re.MULTILINE)  # what rlnlp.nb says of a failure
+KINDS = {  # kind of stage -> one of them, several of them; the others prepare and are not worth a word
+    "data": ("data", "data"), "models": ("models", "models"), "variants": ("variants", "variants"),
+    "tune": ("search", "searches"), "runs": ("run", "runs"), "report": ("report", "reports"), "claims": ("ledger", "ledgers"),
+}  # fmt: skip
+WORDS = {  # of the ledger, in the order in which they are counted: of several claims
+    "holds here": "hold here", "fails here": "fail here", "inconclusive": "inconclusive", "awaiting": "awaiting",
+    "not testable here": "not testable here", "reproduced": "reproduced", "not reproduced": "not reproduced",
+}  # fmt: skip
+UNTRAINED = ("best_of_n",)  # learners that change no policy
 
 
 def kind(stage: str) -> str:
@@ -27,6 +50,41 @@ def clock(seconds: float) -> str:
     """2:05 or 1:02:05."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes}:{rest:02d}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
+
+
+def in_words(seconds: float) -> str:
+    """about 40 seconds, about 52 minutes, about 3.5 hours."""
+    if seconds < 100:
+        return f"about {max(1, round(seconds / 10)) * 10} seconds"
+    return f"about {seconds / 60:.0f} minutes" if seconds < 100 * 60 else f"about {seconds / 3600:.1f} hours"
+
+
+def plan(stages: Iterable[str], values: dict[str, Any] | None = None) -> str:
+    """What is to do, in words: "6 data, 2 searches, 48 runs (225 trainings: 45 conditions x 5 seeds), 8 reports, 1 ledger".
+
+    stages: those that have to run; values: params.yaml, for the trainings. Runs that continue others are counted as runs.
+    """
+    stages = list(stages)
+    count = Counter("runs" if kind(s) == "continued" else kind(s) for s in stages)
+    said = {k: f"{count[k]} {names[count[k] > 1]}" for k, names in KINDS.items() if count[k]}
+    if values is not None and "runs" in said:
+        entries = [(values.get(kind(s)) or {}).get(s.partition("@")[2]) for s in stages if kind(s) in ("runs", "continued")]
+        trained = sum(e.get("updates") != 0 and e.get("algorithm") not in UNTRAINED for e in entries if e is not None)
+        seeds = len(values["seeds"])
+        parts = [(trained * seeds, "training"), (trained, "condition"), (seeds, "seed")]
+        said["runs"] += " ({}: {} x {})".format(*(f"{n} {what}{'s' * (n != 1)}" for n, what in parts))
+    return ", ".join(said.values())
+
+
+def counted(summary: dict[str, int]) -> str:
+    """The ledger in a line: "9 hold here, 1 fails here, 8 inconclusive". summary: word -> how many claims got it."""
+    return ", ".join(f"{summary[w]} {many if summary[w] > 1 else w}" for w, many in WORDS.items() if summary.get(w))
+
+
+def executed_notebook(log: Path) -> str:
+    """The notebook that a failed stage left, with the error in it, as its log names it; empty if it left none."""
+    named = NOTEBOOK.findall(log.read_text(encoding="utf-8", errors="replace")) if log.exists() else []
+    return named[-1] if named else ""
 
 
 def log_tail(path: Path, lines: int = 15) -> list[str]:

@@ -4,6 +4,9 @@
 
 DVC decides what has to run; this file only decides when: a stage starts as soon as all it needs is done, as its own
 `dvc repro -s` process. Stop it at any time; the same command continues where it stopped.
+
+A run that fails does not take the others with it: what only collects runs (digests, reports, ledger) is made from those that are
+there, and says which are missing. A failure of anything else stops all that needs it.
 """
 
 from __future__ import annotations
@@ -13,21 +16,27 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
+from ruamel.yaml import YAML
 
 from rlnlp import forkserver
 from rlnlp.processes import ask, start, stop
-from rlnlp.progress import Durations, clock, kind, log_tail, progress_of
+from rlnlp.progress import Durations, clock, counted, executed_notebook, in_words, kind, log_tail, plan, progress_of
 from rlnlp.runs import LockError, atomic_write, die_with_parent, writer_lock
 
 LIGHT = ("check", "nb")  # shorter than the start of a process, and at the beginning: they share one
+RUNS = ("runs", "continued")  # each writes runs/<condition>
+COLLECT = ("digests", "report", "claims")  # they also serve when runs are missing, and say so
+NO_EVIDENCE = ("smoke",)  # profiles whose numbers mean nothing: no column of reports/claims.*
 REPRO = ["dvc", "--wait-for-lock", "repro"]
 SKIPPED = "didn't change, skipping"
 
@@ -64,7 +73,8 @@ class Scheduler:
         variables: dict[str, str] | None = None,
     ):  # fmt: skip
         self.folder, self.logs, self.needs, self.jobs, self.every = folder, scratch / "logs", needs, jobs, every
-        self.dirty, self.done, self.failed = set(changed), set(), set()
+        self.dirty, self.done, self.lost = set(changed), set(), set()  # lost: cannot start, as what they need failed
+        self.failed: dict[str, str] = {}  # stage -> its last words and where to look
         self.waiting, self.running, self.variables = dict(needs), [], variables
         self.durations, self.began = Durations(scratch / "durations.json"), time.monotonic()
 
@@ -85,11 +95,13 @@ class Scheduler:
 
     def next_stage(self) -> str | None:
         """The longest stage that can start now, None if there is none."""
+        ended = self.done | self.lost | self.failed.keys()
         while unchanged := [s for s, n in self.waiting.items() if n <= self.done and s not in self.dirty]:
             for stage in unchanged:  # neither it nor anything before it changed
                 self.done.add(stage)
                 del self.waiting[stage]
-        return max((s for s, n in self.waiting.items() if n <= self.done), key=self.durations.guess, default=None)
+        ready = (s for s, n in self.waiting.items() if n <= (ended if kind(s) in COLLECT else self.done))
+        return max(ready, key=self.durations.guess, default=None)
 
     def run(self) -> bool:
         """Run everything that has to; whether all went well. Raises Stopped on a signal, after ending what runs."""
@@ -120,13 +132,7 @@ class Scheduler:
         self.running.remove(job)
         seconds = time.monotonic() - job.began
         if job.process.returncode:
-            self.failed.add(job.stage)
-            lost = self.waiting.keys() & self.affected({job.stage})
-            self.waiting = {s: n for s, n in self.waiting.items() if s not in lost}
-            self.say(f"{job.stage} FAILED after {clock(seconds)}; the end of {os.path.relpath(job.log)}:")
-            print("".join(f"    {line}\n" for line in log_tail(job.log)), end="", flush=True)
-            if lost:
-                print(f"    not started, as they need it: {', '.join(sorted(lost))}", flush=True)
+            self.fail(job, seconds)
             return
         keep_lock(self.folder, self.logs.parent)
         self.done.add(job.stage)
@@ -136,6 +142,34 @@ class Scheduler:
         self.dirty |= {s for s, n in self.needs.items() if job.stage in n}
         self.durations.record(job.stage, seconds)
         self.say(f"{job.stage} done in {clock(seconds)}")
+
+
+    def fail(self, job: Job, seconds: float) -> None:
+        """Say what failed, and give up what needs it; after a run, all but what only collects."""
+        tail, log, notebook = log_tail(job.log), os.path.relpath(job.log), executed_notebook(job.log)
+        where = f"log {log}"
+        if notebook and (self.folder / notebook).exists():
+            where = f"notebook {os.path.relpath(self.folder / notebook)}, {where}"
+        self.failed[job.stage] = f"{last_words(tail)} ({where})"
+        lost = self.waiting.keys() & self.affected({job.stage})
+        if kind(job.stage) in RUNS:
+            lost = {s for s in lost if kind(s) not in COLLECT}
+            gone = {job.stage, *lost}
+            self.dirty |= {s for s in self.waiting if kind(s) in COLLECT and self.needs[s] & gone}
+            for condition in (s.partition("@")[2] for s in gone if kind(s) in RUNS):
+                shutil.rmtree(self.folder / "runs" / condition, ignore_errors=True)  # of before: it is out of date
+        self.lost |= lost
+        self.waiting = {s: n for s, n in self.waiting.items() if s not in lost}
+        self.say(f"{job.stage} FAILED after {clock(seconds)}: {where}; the end of the log:")
+        print("".join(f"    {line}\n" for line in tail), end="", flush=True)
+        if lost:
+            print(f"    not started, as they need it: {', '.join(sorted(lost))}", flush=True)
+
+
+def last_words(tail: list[str]) -> str:
+    """The line of a log's end that says most: the one before what DVC adds."""
+    own = [line.strip() for line in tail if not line.startswith(("ERROR: ", "Running stage", ">"))]
+    return own[-1] if own else "no message"
 
 
 def whole(text: str) -> bool:
@@ -180,12 +214,13 @@ def reproduce(folder: Path, scratch: Path, jobs: int = 2, every: float = 30, our
         held.enter_context(writer_lock(scratch / "reproduce", wait_s=0))
         mend_lock(folder, scratch)
         seen = scratch / "brought.json"
-        values = {"config": ["rlnlp.config", "check", "params.yaml", str(scratch / "checked.txt"), str(seen)]} if ours else {}
+        checked = {"config": ["rlnlp.config", "check", "params.yaml", str(scratch / "checked.txt"), str(seen)]} if ours else {}
         status, dag = (
             {"status": ["dvc", "-q", "status", "--json", "dvc.yaml"]},
             {"dag": ["dvc", "dag", "--dot", "dvc.yaml"]},
         )
-        said = ask({**values, **status, **dag}, folder, logs)
+        said = ask({**checked, **status, **dag}, folder, logs)
+        values = YAML(typ="safe", pure=True).load(folder / "params.yaml") if ours else None
         needs, changed = read_graph(said["dag"]), changes(said["status"])
         light = [s for s in needs if kind(s) in LIGHT]
         known = folder / "build" / seen.name
@@ -203,22 +238,61 @@ def reproduce(folder: Path, scratch: Path, jobs: int = 2, every: float = 30, our
                 f"nothing changed: all {len(needs)} stages are up to date ({clock(time.monotonic() - began)})",
                 flush=True,
             )
+            tell_pages(folder, values, set())
             return True
         scheduler = Scheduler(folder, scratch, needs, changed, jobs, every, variables)
-        count = len(scheduler.affected())
-        print(
-            f"{count} of {len(needs)} stages to look at, {jobs} side by side; logs in {os.path.relpath(logs)}",
-            flush=True,
-        )
-        if not scheduler.run():
-            print(
-                f"FAILED: {', '.join(sorted(scheduler.failed))}. Mend it and type the same command: finished work is kept."
-            )
-            return False
-        if changes(ask(status, folder, logs)["status"]):  # DVC has the last word
+        todo = scheduler.affected()
+        print(f"{len(todo)} of {len(needs)} stages to look at, {jobs} side by side; logs in {os.path.relpath(logs)}")
+        left = scheduler.durations.left({s: n for s, n in needs.items() if s in todo}, {}, jobs)
+        workers = f"{jobs} worker{'s' * (jobs > 1)}"
+        print(f"plan: {plan(todo, values) or 'small things'}; {in_words(left)} on {workers}", flush=True)
+        good = scheduler.run()
+        if good and changes(ask(status, folder, logs)["status"]):  # DVC has the last word
             ask({"all": [*REPRO, "dvc.yaml"]}, folder, logs)
-        print(f"done in {clock(time.monotonic() - began)}", flush=True)
-        return True
+        old = scheduler.failed.keys() | scheduler.lost
+        if ours and "claims" in scheduler.done and (why := side_by_side(folder, values)):
+            good = False
+            scheduler.failed["reports/claims.*"] = why
+        tell_pages(folder, values, old)
+        if good:
+            print(f"done in {clock(time.monotonic() - began)}", flush=True)
+            return True
+        for stage, why in scheduler.failed.items():
+            print(f"{stage}: {why}")
+        if scheduler.lost:
+            print(f"not started, as they need what failed: {', '.join(sorted(scheduler.lost))}")
+        names = ", ".join(sorted(scheduler.failed))
+        print(f"FAILED: {names}. Mend it and type the same command: finished work is kept.", flush=True)
+        return False
+
+
+def tell_pages(folder: Path, values: dict[str, Any] | None, old: set[str]) -> None:
+    """Print the pages of the profile's reports, but those whose stage is in `old`, and what the ledger says in a line."""
+    if values is None:
+        return
+    pages = (folder / values["root"] / "reports" / values["profile"]).resolve()
+    stale = {stage.partition("@")[2] or stage for stage in old}
+    for page in sorted(pages.glob("*/*.html")):
+        if page.parent.name not in stale:
+            print(f"{'ledger' if page.parent.name == 'claims' else 'report'}: {os.path.relpath(page)}")
+    if "claims" not in stale and (ledger := pages / "claims" / "claims.json").exists():
+        print(f"claims: {counted(json.loads(ledger.read_text(encoding='utf-8'))['summary'])}", flush=True)
+
+
+def side_by_side(folder: Path, values: dict[str, Any]) -> str:
+    """Put the ledgers of all profiles into reports/claims.*; what went wrong, empty if nothing did."""
+    reports = (folder / values["root"] / "reports").resolve()
+    found = {path.parent.parent.name: path for path in sorted(reports.glob("*/claims/claims.json"))}
+    if values["profile"] in NO_EVIDENCE:
+        return ""
+    from rlnlp import claims  # brings pandas and scipy
+
+    try:
+        claims.combine({profile: path for profile, path in found.items() if profile not in NO_EVIDENCE}, reports)
+    except claims.ClaimError as error:
+        return str(error)
+    print(f"all profiles: {os.path.relpath(reports / 'claims.md')}", flush=True)
+    return ""
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -252,8 +326,6 @@ def main(argv: list[str] | None = None) -> int:
     except LockError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    for page in sorted((root / "reports" / args.profile).glob("*/*.html")) if good else []:
-        print(f"report: {os.path.relpath(page)}")
     return 0 if good else 1
 
 

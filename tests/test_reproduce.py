@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,8 +14,19 @@ from pathlib import Path
 
 import pytest
 
-from rlnlp.progress import Durations, clock, log_tail, progress_of
-from rlnlp.reproduce import Scheduler, keep_lock, mend_lock, read_graph, reproduce, whole
+from rlnlp import claims
+from rlnlp.progress import WORDS, Durations, clock, executed_notebook, in_words, log_tail, plan, progress_of
+from rlnlp.reproduce import (
+    Scheduler,
+    keep_lock,
+    last_words,
+    mend_lock,
+    read_graph,
+    reproduce,
+    side_by_side,
+    tell_pages,
+    whole,
+)
 from rlnlp.runs import LockError, writer_lock
 
 TOY = """
@@ -31,10 +43,10 @@ stages:
       deps: [checked.txt]
       params: ["runs.${key}"]
       outs: ["out/${key}"]
-  report:
-    cmd: cat out/a out/b > report.txt
+  table:
+    cmd: cat out/a out/b > table.txt
     deps: [out/a, out/b]
-    outs: [report.txt]
+    outs: [table.txt]
 """
 COMMAND = (
     "mkdir -p out trace; date +%s.%N > trace/${key}.began; sleep ${item.seconds}; date +%s.%N > trace/${key}.ended; "
@@ -63,11 +75,11 @@ def go(folder: Path, jobs: int = 2) -> bool:
 def test_it_runs_all_then_nothing_then_only_what_changed(toy, capfd):
     (toy / "params.yaml").write_text(values(1, 2, seconds=4))
     assert go(toy)
-    assert (toy / "report.txt").read_text() == "1\n2\n"
+    assert (toy / "table.txt").read_text() == "1\n2\n"
     began, ended = ({k: float((toy / f"trace/{k}.{what}").read_text()) for k in "ab"} for what in ("began", "ended"))
     assert max(began.values()) < min(ended.values()), "the two runs did not overlap"
     said = capfd.readouterr().out
-    assert re.search(r"\[4/4\] report done in \d+:\d\d", said) and re.search(
+    assert re.search(r"\[4/4\] table done in \d+:\d\d", said) and re.search(
         r"runs@a started .*about \d+:\d\d left", said
     )
 
@@ -77,7 +89,7 @@ def test_it_runs_all_then_nothing_then_only_what_changed(toy, capfd):
     (toy / "params.yaml").write_text(values(1, 3, seconds=4).replace("3, seconds: 4", "3, seconds: 0"))
     assert go(toy)
     said = capfd.readouterr().out
-    assert "runs@a" not in said and "runs@b done" in said and (toy / "report.txt").read_text() == "1\n3\n"
+    assert "runs@a" not in said and "runs@b done" in said and (toy / "table.txt").read_text() == "1\n3\n"
 
 
 def test_a_failure_stops_only_what_needs_it_and_the_rest_is_kept(toy, capfd):
@@ -85,12 +97,147 @@ def test_a_failure_stops_only_what_needs_it_and_the_rest_is_kept(toy, capfd):
     assert not go(toy)
     said = capfd.readouterr().out
     assert "runs@a FAILED" in said and "RuntimeError: value 9 is too large" in said
-    assert "not started, as they need it: report" in said and "FAILED: runs@a." in said
-    assert (toy / "out/b").read_text() == "2\n" and not (toy / "report.txt").exists()
+    assert "not started, as they need it: table" in said and "FAILED: runs@a." in said
+    assert (toy / "out/b").read_text() == "2\n" and not (toy / "table.txt").exists()
     (toy / "params.yaml").write_text(values(1, 2))
     assert go(toy)
     said = capfd.readouterr().out
-    assert "runs@b" not in said and (toy / "report.txt").read_text() == "1\n2\n"
+    assert "runs@b" not in said and (toy / "table.txt").read_text() == "1\n2\n"
+
+
+# collecting: what is made of many runs serves when one of them failed ---------------------------------------------------
+
+GRID = """
+stages:
+  models:
+    cmd: exec python work.py models models
+    params: [fail]
+    outs: [models]
+  runs:
+    foreach: ${runs}
+    do:
+      cmd: exec python work.py runs ${key} ${item.value}
+      deps: [work.py, models]
+      params: ["runs.${key}"]
+      outs: ["runs/${key}", "executed/runs/${key}.ipynb"]
+  continued:
+    foreach: ${continued}
+    do:
+      cmd: exec python work.py continued ${key} ${item.value}
+      deps: [work.py, "runs/${item.start}"]
+      params: ["continued.${key}"]
+      outs: ["runs/${key}", "executed/runs/${key}.ipynb"]
+  digests:
+    cmd: exec python -m rlnlp.digests params.yaml build/digests
+    deps: [runs]
+    params: [runs, continued, reports, claims]
+    outs: [build/digests]
+  report:
+    foreach: ${reports}
+    do:
+      cmd: exec python work.py report ${key}
+      deps: ["build/digests/${key}.json"]
+      params: ["reports.${key}"]
+      outs:
+      - "reports/x/${key}": {cache: false}
+  claims:
+    cmd: exec python work.py claims claims
+    deps: [build/digests/mask.json]
+    outs:
+    - reports/x/claims: {cache: false}
+"""
+WORK = """
+import json, pathlib, sys
+kind, key, *value = sys.argv[1:]
+with open("ran", "a") as file:
+    file.write(f"{kind}@{key} ")
+def out(path, text):
+    pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+    pathlib.Path(path).write_text(text)
+if kind == "models":
+    assert "fail: models" not in open("params.yaml").read()
+    out("models", "ok")
+elif kind in ("runs", "continued"):
+    out(f"executed/runs/{key}.ipynb", "as far as it came")
+    if int(value[0]) > 8:
+        print(f"build/run.ipynb: cell 3 failed; see executed/runs/{key}.ipynb\\nRuntimeError: {value[0]} is too large", flush=True)
+        sys.exit(1)
+    out(f"runs/{key}/per_seed.csv", value[0])
+else:
+    found = json.load(open(f"build/digests/{'mask' if key == 'claims' else key}.json"))
+    missing = [c for c, digest in found.items() if digest == "missing"]
+    if kind == "claims" and missing:
+        sys.exit(f"ClaimError: no results of {missing}")
+    out(f"reports/x/{key}/report.html", f"missing: {missing}")
+"""
+
+
+def settings(a=1, b=2, c=3, d=4, fail="nothing") -> str:
+    return (
+        f"runs:\n  a: {{value: {a}}}\n  b: {{value: {b}}}\n  c: {{value: {c}}}\ncontinued:\n  d: {{start: b, value: {d}}}\n"
+        f"reports:\n  gamma: {{conditions: [a, b]}}\n  mask: {{conditions: [c, d]}}\nclaims: []\nfail: {fail}\n"
+    )
+
+
+@pytest.fixture
+def grid(toy):
+    (toy / "dvc.yaml").write_text(GRID)
+    (toy / "work.py").write_text(WORK)
+    (toy / "params.yaml").write_text(settings())
+
+    def again(**changed) -> tuple[bool, set[str]]:
+        """Whether all went well, and what ran."""
+        (toy / "params.yaml").write_text(settings(**changed))
+        (toy / "ran").write_text("")
+        good = go(toy)
+        return good, set((toy / "ran").read_text().split())
+
+    return toy, again
+
+
+def page(folder: Path, name: str) -> str:
+    return (folder / f"reports/x/{name}/report.html").read_text()
+
+
+def test_changing_one_run_makes_again_only_the_reports_that_show_it(grid, capfd):
+    folder, again = grid
+    good, ran = again()
+    assert good and len(ran) == 8 and page(folder, "gamma") == "missing: []"
+    assert "plan: 1 models, 4 runs, 2 reports, 1 ledger; about " in capfd.readouterr().out
+    assert again(a=2) == (True, {"runs@a", "report@gamma"})
+    assert again(a=2, d=5) == (True, {"continued@d", "report@mask", "claims@claims"})
+
+
+def test_a_failed_run_leaves_reports_that_name_it_and_a_ledger_that_refuses(grid, capfd):
+    folder, again = grid
+    assert again()[0]
+    capfd.readouterr()
+    good, ran = again(b=9, c=4)  # d continues b: it cannot be made either, and its old result must not be shown
+    said = capfd.readouterr().out
+    assert not good and ran == {"runs@b", "runs@c", "report@gamma", "report@mask", "claims@claims"}
+    assert page(folder, "gamma") == "missing: ['b']" and page(folder, "mask") == "missing: ['d']"
+    assert not (folder / "runs/d").exists() and (folder / "runs/c/per_seed.csv").read_text() == "4"
+    notebook = os.path.relpath(folder / "executed/runs/b.ipynb")
+    assert (folder / "executed/runs/b.ipynb").read_text() == "as far as it came"
+    end = said.splitlines()[-4:]
+    assert end[0].startswith(f"runs@b: RuntimeError: 9 is too large (notebook {notebook}, log ") and "runs@b.log" in end[0]
+    assert end[1].startswith("claims: ClaimError: no results of ['d'] (log ")
+    assert end[2] == "not started, as they need what failed: continued@d"
+    assert end[3] == "FAILED: claims, runs@b. Mend it and type the same command: finished work is kept."
+
+    good, ran = again(b=9, c=4)  # nothing new: only what failed is tried again
+    assert not good and ran == {"runs@b", "claims@claims"}
+    good, ran = again(b=3, c=4)
+    assert good and ran == {"runs@b", "continued@d", "report@gamma", "report@mask", "claims@claims"}
+    assert page(folder, "gamma") == page(folder, "mask") == page(folder, "claims") == "missing: []"
+
+
+def test_a_failure_of_what_all_runs_need_makes_no_reports_of_old_runs(grid, capfd):
+    folder, again = grid
+    assert again()[0]
+    good, ran = again(fail="models", a=5)
+    assert not good and ran == {"models@models"} and (folder / "runs/a/per_seed.csv").read_text() == "1"
+    assert "FAILED: models." in capfd.readouterr().out
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
@@ -209,6 +356,65 @@ def test_unchanged_stages_are_passed_over_and_the_longest_goes_first(tmp_path):
     scheduler = Scheduler(tmp_path, tmp_path, needs, {"runs@a", "tune@x"}, 2)
     assert scheduler.affected() == {"runs@a", "tune@x", "report"}
     assert scheduler.next_stage() == "tune@x" and scheduler.done == {"data@0", "runs@b"}
+
+
+def test_the_plan_in_words():
+    stages = ["check", "data@0", "data@1", "tune@ppo", "tune@nlpo", "runs@zero", "runs@a", "runs@b", "runs@n", "continued@c", "digests"]
+    runs = {"zero": {"updates": 0}, "a": {}, "b": {"updates": 3}, "unplanned": {}, "n": {"algorithm": "best_of_n"}}
+    values = {"runs": runs, "continued": {"c": {"start": "a"}}, "seeds": [1, 2]}
+    text = "2 data, 2 searches, 5 runs (6 trainings: 3 conditions x 2 seeds), 1 report"
+    assert plan([*stages, "report@x"], values) == text
+    assert plan(["runs@a"], {**values, "seeds": [1]}) == "1 run (1 training: 1 condition x 1 seed)"
+    assert plan(["check", "digests"]) == "" and plan(["claims", "runs@a"]) == "1 run, 1 ledger"
+    assert [in_words(s) for s in (4, 40, 61 * 52, 3.5 * 3600)] == [
+        "about 10 seconds", "about 40 seconds", "about 53 minutes", "about 3.5 hours",
+    ]  # fmt: skip
+
+
+def ledger(reports: Path, profile: str, *words: str) -> None:
+    rows = [
+        {"id": f"P{i:02d}", "claim": "c", "source": "s", "published_text": "p", "word": w, "sentence": f"{w}.", "turns": False, "rule": "r"}
+        for i, w in enumerate(words)
+    ]  # fmt: skip
+    (reports / profile / "claims").mkdir(parents=True)
+    text = json.dumps({"rule": "r", "summary": claims.summary(rows), "rows": rows}, sort_keys=True)
+    (reports / profile / "claims/claims.json").write_text(text)
+    (reports / profile / "claims/report.html").write_text("")
+
+
+def test_the_end_names_the_pages_that_are_up_to_date_and_counts_the_ledger(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["inconclusive", "holds here", "awaiting", "holds here", "fails here"]
+    ledger(tmp_path / "reports", "mini", *words)
+    for name in ("kl", "gamma"):
+        (tmp_path / "reports/mini" / name).mkdir()
+        (tmp_path / "reports/mini" / name / "report.html").write_text("")
+    values = {"root": ".", "profile": "mini"}
+    tell_pages(tmp_path, values, set())
+    pages = ["ledger: reports/mini/claims/report.html", "report: reports/mini/gamma/report.html", "report: reports/mini/kl/report.html"]
+    assert capsys.readouterr().out.splitlines() == [*pages, "claims: 2 hold here, 1 fails here, 1 inconclusive, 1 awaiting"]
+    tell_pages(tmp_path, values, {"report@gamma", "claims", "runs@kl_0"})
+    assert capsys.readouterr().out.splitlines() == pages[2:]
+    assert set(WORDS) == set(claims.WORDS)
+
+
+def test_ledgers_stand_side_by_side_without_those_that_mean_nothing(tmp_path):
+    ledger(tmp_path / "reports", "mini", "holds here")
+    ledger(tmp_path / "reports", "smoke", "fails here")
+    smoke, mini = ({"root": root, "profile": name} for name, root in (("smoke", "../.."), ("mini", ".")))
+    assert side_by_side(tmp_path / "profiles/smoke", smoke) == "" and not (tmp_path / "reports/claims.json").exists()
+    assert side_by_side(tmp_path, mini) == ""
+    assert json.loads((tmp_path / "reports/claims.json").read_text())["rows"][0]["words"] == {"mini": "holds here"}
+    (tmp_path / "reports/mini/claims/claims.json").write_text("{}")
+    assert "mini/claims/claims.json: expected a ledger" in side_by_side(tmp_path, mini)
+
+
+def test_the_notebook_of_a_failure_is_the_one_its_log_names(tmp_path):
+    log = tmp_path / "a.log"
+    log.write_text("Traceback\nbuild/run.ipynb: cell 3 failed; see executed/runs/a.ipynb\nValueError: x\nERROR: failed to reproduce\n")
+    assert executed_notebook(log) == "executed/runs/a.ipynb" and last_words(log_tail(log)) == "ValueError: x"
+    log.write_text("Killed\n")
+    assert executed_notebook(log) == "" == executed_notebook(tmp_path / "none") and last_words(log_tail(log)) == "Killed"
 
 
 def test_stages_get_the_variables_that_are_meant_for_them(toy):
