@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import inspect
+import itertools
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from rlnlp.rollout import sample
 from rlnlp.samplers import top_p
 from tests.tiny import MAKE, gpt2, prompts
 
-LEARNERS = ("supervised", "ppo", "nlpo")
+LEARNERS = ("supervised", "ppo", "nlpo", "bandit", "dropout", "mismatch", "filtered", "best_of_n")
 TARGET = 7  # the toy's score is the share of this token in a response
 
 
@@ -28,6 +29,37 @@ def settings(module, **changes):
         "kl_coef": 0.05,
     }
     return module.Config(**{**base, **changes})
+
+
+class Tokenizer:
+    def __call__(self, text, add_special_tokens):
+        return {"input_ids": [5, 6, 7]}
+
+
+SMALL = {"updates": 6, "episodes_per_update": 8, "max_new_tokens": 6}
+CASES = {  # every learner, and each way it can be set that changes what it has to remember: (name, settings)
+    "supervised": ("supervised", SMALL),
+    "ppo": ("ppo", {}),
+    "nlpo": ("nlpo", {"sync_every": 2}),
+    "nlpo random": ("nlpo", {"sync_every": 2, "mask_source": "random"}),
+    "nlpo initial": ("nlpo", {"sync_every": 2, "mask_source": "initial"}),
+    "bandit": ("bandit", {}),
+    "dropout update_only": ("dropout", {"mode": "update_only", "breaks": ["ratio"]}),
+    "dropout independent": ("dropout", {"mode": "independent", "breaks": ["ratio"]}),
+    "dropout same": ("dropout", {"mode": "same"}),
+    "mismatch": ("mismatch", {"breaks": ["scoring"], "top_p": 0.7}),
+    "filtered": ("filtered", {**SMALL, "temperature": 0.9}),
+    "best_of_n": ("best_of_n", {"max_new_tokens": 6}),
+}
+
+
+def case(which, **changes):
+    """(module, config, further arguments of init) of one of ``CASES``."""
+    name, given = CASES[which]
+    module = importlib.import_module(f"rlnlp.learners.{name}")
+    given = {k: v for k, v in {**given, **changes}.items() if k in module.Config.model_fields}
+    config = settings(module, **given) if "kl_coef" in module.Config.model_fields else module.Config(**given)
+    return module, config, {"tokenizer": Tokenizer()} if name == "supervised" else {}
 
 
 def weights(model):
@@ -66,10 +98,21 @@ def test_learning_rate_zero_changes_nothing_and_every_ratio_is_one(kind, module)
     assert torch.equal(weights(policy), before)
 
 
-def test_nlpo_at_p_one_is_ppo(kind):
+@pytest.mark.parametrize("which", [c for c in CASES if c != "best_of_n"])
+def test_without_a_learning_rate_the_policy_stays_as_it_is(which):
+    module, config, more = case(which, learning_rate=0.0, updates=2)
+    policy = gpt2()
+    before = weights(policy)
+    assert len(list(module.train(module.init(policy, config, seed=0, **more), prompts(32), toy, config))) == 2
+    assert torch.equal(weights(policy), before)
+
+
+@pytest.mark.parametrize("source", ["lagged", "random"])
+def test_nlpo_at_p_one_is_ppo(kind, source):
     """Same seed, same numbers: the mask path itself adds nothing."""
     results = {}
-    for name, module, extra in (("ppo", ppo, {}), ("nlpo", nlpo, {"mask_top_p": 1.0, "sync_every": 2})):
+    masked = {"mask_top_p": 1.0, "sync_every": 2, "mask_source": source}
+    for name, module, extra in (("ppo", ppo, {}), ("nlpo", nlpo, masked)):
         policy = MAKE[kind](seed=2)
         config = settings(module, **extra)
         results[name] = (list(module.train(module.init(policy, config, seed=1), prompts(32), toy, config)), weights(policy))
@@ -177,24 +220,16 @@ def test_the_mask_model_reads_its_own_encoder_and_cache(kind):
 # stopping, resuming -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", LEARNERS)
-def test_resumed_equals_uninterrupted(kind, name):
-    module = importlib.import_module(f"rlnlp.learners.{name}")
-
-    class Tokenizer:
-        def __call__(self, text, add_special_tokens):
-            return {"input_ids": [5, 6, 7]}
-
-    if name == "supervised":
-        config, more = module.Config(updates=6, episodes_per_update=8, max_new_tokens=6), {"tokenizer": Tokenizer()}
-    else:
-        config, more = settings(module, kl_target=0.01, **({"sync_every": 2} if name == "nlpo" else {})), {}
+@pytest.mark.parametrize("which", CASES)
+def test_resumed_equals_uninterrupted(kind, which):
+    module, config, more = case(which, kl_target=0.01)
     policy = MAKE[kind]()
     whole = module.init(policy, config, 3, **more)
     curve = list(module.train(whole, prompts(32), toy, config))
+    assert len(curve) == (0 if which == "best_of_n" else 6)
     state = module.init(MAKE[kind](), config, 3, **more)
     running = module.train(state, prompts(32), toy, config)
-    first = [next(running) for _ in range(3)]
+    first = list(itertools.islice(running, 3))
     tensors, numbers = checkpoint.pack(state)
     tensors = {k: v.clone() for k, v in tensors.items()}
     resumed = module.init(MAKE[kind](), config, 3, **more)
@@ -223,8 +258,33 @@ def test_a_non_finite_loss_names_update_and_examples():
     seen = ppo.collect(state, prompts(16), toy, config)
     with torch.no_grad():
         policy.transformer.ln_f.weight.fill_(float("nan"))
-    with pytest.raises(ppo.TrainingError, match=r"update 1: the loss is nan; examples of this minibatch: example-\d+"):
+    with pytest.raises(ppo.Diverged, match=r"update 1: the loss is nan; examples of this minibatch: example-\d+"):
         ppo.update(state, seen, config)
+
+
+@pytest.mark.parametrize("which", [c for c in CASES if c not in ("best_of_n", "supervised")])
+def test_a_policy_that_breaks_while_it_samples_has_diverged(which):
+    module, config, more = case(which)
+    policy = gpt2()
+    state = module.init(policy, config, seed=0, **more)
+    running = module.train(state, prompts(32), toy, config)
+    next(running)
+    with torch.no_grad():
+        policy.transformer.ln_f.weight.fill_(float("nan"))
+    with pytest.raises(ppo.Diverged, match="update 2: .*not finite"):
+        next(running)
+
+
+@pytest.mark.parametrize("which", ["ppo", "supervised"])
+def test_a_gradient_that_is_not_finite_changes_nothing(which):
+    module, config, more = case(which)
+    policy = gpt2()
+    before = weights(policy)
+    state = module.init(policy, config, seed=0, **more)
+    policy.transformer.h[0].ln_1.bias.register_hook(lambda grad: grad * float("inf"))
+    with pytest.raises(ppo.Diverged, match=r"update 1: the gradient norm is (nan|inf); examples"):
+        list(module.train(state, prompts(32), toy, config))
+    assert torch.equal(weights(policy), before)
 
 
 def test_same_seed_same_numbers(kind):

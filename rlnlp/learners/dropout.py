@@ -3,8 +3,8 @@
 Three modes with the same dropout: one mask per episode and site, constant over its tokens (Gal and Ghahramani 2016,
 arXiv:1512.05287), scaled by 1 / (1 - rate), on the embeddings and on what is added to the residual stream: every
 ``nn.Dropout`` of the policy whose output is [B, L, H]. Dropout of attention weights is left out, because its shape grows
-with every token. A module that runs twice in a pass (T5's, before and after its layers) uses its mask twice. Only the policy has it, and only in a rollout and its update: value network, reference and evaluation
-have none.
+with every token. A module that runs twice in a pass (T5's, before and after its layers) uses its mask twice. Only the
+policy has dropout, in a rollout and its update alone: value network, reference and evaluation have none.
 
 update_only   sampled without; every forward pass of the update draws new masks
 independent   sampled with masks; every forward pass of the update draws others
