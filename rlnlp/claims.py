@@ -28,13 +28,26 @@ import pandas as pd
 from ruamel.yaml import YAML
 
 from rlnlp import curves, effects, stats, unpaired
-from rlnlp.entries import LOGGED, PARTIAL, YARDSTICK, Claim, ClaimError, Test, conditions_of, load, nearest, published, stated, weights, yardstick_of
+from rlnlp.entries import (
+    LOGGED,
+    PARTIAL,
+    YARDSTICK,
+    Claim,
+    ClaimError,
+    Test,
+    conditions_of,
+    load,
+    nearest,
+    published,
+    stated,
+    weights,
+    yardstick_of,
+)
 from rlnlp.runs import atomic_json, atomic_write
-from rlnlp.tables import join, markdown as as_markdown
+from rlnlp.tables import join
+from rlnlp.tables import markdown as as_markdown
 from rlnlp.verdicts import FAILS, FEW, HOLDS, INCONCLUSIVE, Evidence, adjusted, decide, untestable
 from rlnlp.verdicts import combine as combined
-
-__all__ = ["ClaimError", "Claim", "Test", "load", "conditions_of", "judge", "ledger", "rule_hash", "combine"]
 
 AWAITING, ELSEWHERE = "awaiting", "not testable here"
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
@@ -42,25 +55,25 @@ WORDS = (HOLDS, FAILS, INCONCLUSIVE, AWAITING, ELSEWHERE, REPRODUCED, NOT_REPROD
 NOT_RUN, NOT_MEASURED = "not run here", "not measured"  # of single tests
 FULL_SCALE = "paper"  # the profile whose verdicts are about reproduction
 RULE = (
-    "The unit is the seed. A test makes one number per seed from the conditions it names, on the test prompts at the final "
-    "checkpoint. "
-    "It holds here if the mean lies in the claimed direction, the two-sided t test gives p <= alpha and the exact one-sided "
-    "sign-flip test too; a claim of equality holds here if two one-sided t tests put the difference within its margin. "
-    "It fails here if the same is true of the opposite direction, if the difference is shown to be smaller than the effect stated "
-    "beforehand (two one-sided t tests; not asked where it holds), or if a claimed equality is shown to be broken by more than the "
-    "margin. Everything else is inconclusive. Spreads are compared by Brown-Forsythe, shares of runs by Fisher's exact test, a peak "
-    "by its curvature and by inner points above the first and above the last. "
-    "A claim with several tests, all needed: it holds here if each one holds, without adjustment (intersection-union), and fails "
-    "here if one fails after Holm over the claim's own deciding tests. Where any one is enough: it holds here if one holds after "
-    "Holm, and fails here if each one fails. Tests that stand beside take no part. "
-    "Where so few seeds cannot reach alpha whatever they show, no test is made and the claim is not testable here. "
-    "A contrast and a spread need all their conditions; trend, peak, matched, frontier and fraction take those of their conditions "
-    "that the profile lists, at least as many as the test says. A listed condition without results is an error. "
-    "Effects are in yardsticks: how far PPO without the KL penalty moves a metric from the untrained model. "
-    "The same is done at half the training budget on the validation prompts; flagged are holds here turning into fails here or "
-    "back, and a changed sign of a deciding effect that is not inconclusive at both. "
-    "In the profile paper the words are reproduced and not reproduced, and reproduced asks in addition that no deciding effect "
-    "is smaller than the one stated beforehand (half the published one where there is one)."
+    "The unit is the seed. A test makes one number per seed from the conditions it names, on the test prompts at the "
+    "final checkpoint. It holds here if the mean lies in the claimed direction, the two-sided t test gives p <= alpha"
+    " and the exact one-sided sign-flip test too; a claim of equality holds here if two one-sided t tests put the "
+    "difference within its margin. It fails here if the same is true of the opposite direction, if the difference is "
+    "shown to be smaller than the effect stated beforehand (two one-sided t tests; not asked where it holds), or if a"
+    " claimed equality is shown to be broken by more than the margin. Everything else is inconclusive. Spreads are "
+    "compared by Brown-Forsythe, shares of runs by Fisher's exact test, a peak by its curvature and by inner points "
+    "above the first and above the last. A claim with several tests, all needed: it holds here if each one holds, "
+    "without adjustment (intersection-union), and fails here if one fails after Holm over the claim's own deciding "
+    "tests. Where any one is enough: it holds here if one holds after Holm, and fails here if each one fails. Tests "
+    "that stand beside take no part. Where so few seeds cannot reach alpha whatever they show, no test is made and "
+    "the claim is not testable here. A contrast and a spread need all their conditions; trend, peak, matched, "
+    "frontier and fraction take those of their conditions that the profile lists, at least as many as the test says. "
+    "A listed condition without results is an error. Effects are in yardsticks: how far PPO without the KL penalty "
+    "moves a metric from the untrained model. The same is done at half the training budget on the validation prompts;"
+    " flagged are holds here turning into fails here or back, and a changed sign of a deciding effect that is not "
+    "inconclusive at both. In the profile paper the words are reproduced and not reproduced, and reproduced asks in "
+    "addition that no deciding effect is smaller than the one stated beforehand (half the published one where there "
+    "is one)."
 )
 
 
@@ -69,11 +82,11 @@ class Component:
     """What one test came to. Raw numbers are in the metric's unit (its logarithm for wobble and gradient norm).
 
     difference, low, high: mean over seeds and its 1 - alpha interval, raw; effect, effect_low, effect_high: the same in
-    `unit`; yardstick: raw size of one unit; stated: the effect or margin fixed beforehand, in `unit`; p_t: two-sided t (TOST
-    for equality); p_exact: one-sided, in the claimed direction; p_t_holm, p_t_table: p_t after Holm over the claim's
-    deciding tests, and over those of the whole ledger; sd: of the numbers per seed, raw; smaller: shown to be smaller than stated;
-    n_needed: where inconclusive, seeds that would settle the stated effect at that spread; published...: the published
-    effect, in `unit`. None: not there.
+    `unit`; yardstick: raw size of one unit; stated: the effect or margin fixed beforehand, in `unit`; sd: of the numbers
+    per seed, raw; p_t: two-sided t (TOST for equality); p_exact: one-sided, in the claimed direction; p_t_holm, p_t_table:
+    p_t after Holm over the claim's deciding tests, and over those of the whole ledger; smaller: shown to be smaller than
+    stated; n_needed: where inconclusive, seeds that would settle the stated effect at that spread; published, ...: the
+    published effect and interval, in `unit`. None: not there.
     """
 
     name: str
@@ -132,7 +145,7 @@ def rule_hash(claims: Mapping[str, Claim] | None = None) -> str:
     not in it. claims: default, those of ./claims.yaml or of the repository. The first 12 digits are shown."""
     known = load(_claims_file()) if claims is None else claims
     tests = {
-        name: {"decided_by": c.decided_by, "tests": [{**t.model_dump(exclude={"name"}), "stated": stated(t, c)} for t in c.tests]}
+        name: [c.decided_by, *({**t.model_dump(exclude={"name"}), "stated": stated(t, c)} for t in c.tests)]
         for name, c in known.items()
         if c.tests
     }
@@ -157,35 +170,34 @@ def judge(claim: Claim, results, split: str = "test") -> Verdict:
     if not claim.tests:
         word = AWAITING if claim.awaiting else ELSEWHERE
         wanted = claim.awaiting or claim.needs
-        return Verdict(claim.id, word, (), f"{word.capitalize()}: {'needs ' * (not claim.awaiting)}{'; '.join(wanted)}.", wanted)
+        said = f"{word.capitalize()}: {'' if claim.awaiting else 'needs '}{'; '.join(wanted)}."
+        return Verdict(claim.id, word, (), said, wanted)
     if lacking := lacks(claim, results.params.all_runs):
         raise ClaimError(f"{claim.id}: {results.params.profile} lists it and does not run what it needs: {'; '.join(lacking)}")
     measured = [_measure(test, claim, results, split) for test in claim.tests]
-    decides = [i for i, test in enumerate(claim.tests) if test.role == "decides" and measured[i][1] is not None]
-    evidence = {i: measured[i][1] for i in decides}
+    decides = [i for i, (c, found) in enumerate(measured) if c.role == "decides" and found is not None]
     if not decides:
-        return Verdict(claim.id, INCONCLUSIVE, tuple(c for c, _ in measured), "Inconclusive: nothing was measured.")
-    fair = dict(zip(decides, adjusted(list(evidence.values()))))
-    p_holm = _holm([measured[i][0].p_t for i in decides])
+        return Verdict(claim.id, INCONCLUSIVE, tuple(c for c, _ in measured), f"Inconclusive: nothing was measured ({split}).")
+    parts = [measured[i][1] for i in decides]
+    fair = dict(zip(decides, adjusted(parts)))
+    p_holm = dict(zip(decides, _holm([measured[i][0].p_t for i in decides])))
     components = []
     for i, (component, found) in enumerate(measured):
         if found is not None:
-            if i in fair and claim.decided_by == "all":  # each part's own word is what the claim's word is made of
-                found = replace(found, p_against=fair[i].p_against)
-            elif i in fair:
-                found = replace(found, p_for=fair[i].p_for)
-            component = replace(component, word=decide(found), p_t_holm=dict(zip(decides, p_holm)).get(i))
+            if i in fair:  # the side of each part that the claim's word takes after Holm, see `verdicts.combine`
+                side = "p_against" if claim.decided_by == "all" else "p_for"
+                found = replace(found, **{side: getattr(fair[i], side)})
+            component = replace(component, word=decide(found), p_t_holm=p_holm.get(i))
             if component.word == INCONCLUSIVE and split == "test":
                 component = replace(component, n_needed=_seeds_needed(component))
         components.append(component)
-    word = decide(combined(list(evidence.values()), claim.decided_by))
+    word = decide(combined(parts, claim.decided_by))
     lacking: tuple[str, ...] = ()
     if word == FEW:
         word, lacking = ELSEWHERE, (f"at least {effects.fewest_seeds()} seeds (here {len(results.seeds)})",)
     if results.params.profile == FULL_SCALE:
-        short = word == HOLDS and any(c.effect is not None and c.direction != "equal" and abs(c.effect) < c.stated
-                                      for c in components if c.role == "decides")  # fmt: skip
-        word = INCONCLUSIVE if short else {HOLDS: REPRODUCED, FAILS: NOT_REPRODUCED}.get(word, word)
+        word = INCONCLUSIVE if word == HOLDS and any(map(_too_small, components)) else word
+        word = {HOLDS: REPRODUCED, FAILS: NOT_REPRODUCED}.get(word, word)
     found = Verdict(claim.id, word, tuple(components), "", lacking)
     return replace(found, sentence=_sentence(found))
 
@@ -254,6 +266,12 @@ def ledger(
     return rows
 
 
+def runs_of(claims: Mapping[str, Claim], params) -> list[str]:
+    """The conditions of the profile that its listed claims compare, in the order of its runs: what to load for `ledger`."""
+    wanted = {c for name in params.claims if name in claims for c in conditions_of(claims[name])}
+    return [c for c in params.all_runs if c in wanted]
+
+
 def profiles(root: str | Path = ".") -> dict[str, dict[str, Any]]:
     """Profile -> its runs (condition: entry), of params.yaml and profiles/*/params.yaml; read, not checked."""
     found = {}
@@ -288,7 +306,6 @@ def table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """The ledger as Markdown: what it comes to, the table, every test, the rule with its hash."""
-    counts = ", ".join(f"{word}: {count}" for word, count in summary(rows).items())
     tests = [
         {
             "claim": row["id"],
@@ -307,7 +324,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         for c in row["components"]
     ]  # fmt: skip
     rule = rows[0]["rule"] if rows else rule_hash()
-    parts = [f"# Claims, profile {rows[0]['profile']}" if rows else "# Claims", counts + ".", as_markdown(table(rows))]
+    parts = [f"# Claims, profile {rows[0]['profile']}" if rows else "# Claims", _counts(rows) + ".", as_markdown(table(rows))]
     if tests:
         parts += ["## Every test", as_markdown(pd.DataFrame(tests))]
     parts += ["## The rule", f"Hash of the rule and of every test: `{rule[:12]}`. Alpha is {stats.ALPHA:g}.", RULE]
@@ -315,16 +332,17 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def write(rows: Sequence[Mapping[str, Any]], folder: str | Path) -> None:
-    """claims.json (everything), claims.csv (a line per test, or per claim without tests) and claims.md; same rows, same bytes."""
+    """claims.json (everything), claims.csv (a line per test; one for a claim without) and claims.md; same rows, same bytes."""
     folder = Path(folder)
     atomic_json(folder / "claims.json", {"rule": RULE, "summary": summary(rows), "rows": list(rows)})
     shared = ("id", "report", "word", "half_word", "turns", "profile", "seeds", "rule")
-    names = [f.name for f in Component.__dataclass_fields__.values()]
+    names = list(Component.__dataclass_fields__)
     lines = []
     for row in rows:
         for c in row["components"] or [{}]:
             lines.append([*(row[k] for k in shared), *(c.get(k) for k in names)])
-    _write_csv(folder / "claims.csv", [*shared, *("test" if n == "name" else "test_word" if n == "word" else n for n in names)], lines)
+    titles = [{"name": "test", "word": "test_word"}.get(n, n) for n in names]
+    _write_csv(folder / "claims.csv", [*shared, *titles], lines)
     atomic_write(folder / "claims.md", markdown(rows))
 
 
@@ -354,9 +372,10 @@ def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[
             "turns": {profile: row["turns"] for profile, row in known.items()},
         })  # fmt: skip
     rules = {profile: next(iter(found.values()))["rule"] for profile, found in ledgers.items() if found}
-    said = [f"{profile}: " + ", ".join(f"{w} {n}" for w, n in summary(list(found.values())).items()) + "." for profile, found in ledgers.items()]
+    said = [f"{profile}: {_counts(list(found.values()))}." for profile, found in ledgers.items()]
     if len(set(rules.values())) > 1:
-        said.append("Not all were judged by the same rule and tests: " + join([f"{p} `{r[:12]}`" for p, r in rules.items()]) + ".")
+        which = join([f"{p} `{r[:12]}`" for p, r in rules.items()])
+        said.append(f"Not all were judged by the same rule and tests: {which}.")
     shown = [
         {"claim": f"{r['id']}: {r['claim']}", "published": r["published_text"],
          **{p: r["words"].get(p, "") + (" (turns)" if r["turns"].get(p) else "") for p in ledgers}}
@@ -364,9 +383,11 @@ def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[
     ]  # fmt: skip
     folder = Path(folder)
     atomic_json(folder / "claims.json", {"rules": rules, "rows": rows})
-    _write_csv(folder / "claims.csv", ["id", "claim", "source", "published", *ledgers],
-               [[r["id"], r["claim"], r["source"], r["published_text"], *(r["words"].get(p) for p in ledgers)] for r in rows])  # fmt: skip
-    atomic_write(folder / "claims.md", "\n\n".join(["# Claims, profile by profile", *said, as_markdown(pd.DataFrame(shown))]) + "\n")
+    about = ("id", "claim", "source", "published_text")
+    lines = [[*(r[k] for k in about), *(r["words"].get(p) for p in ledgers)] for r in rows]
+    _write_csv(folder / "claims.csv", [*about, *ledgers], lines)
+    page = ["# Claims, profile by profile", *said, as_markdown(pd.DataFrame(shown))]
+    atomic_write(folder / "claims.md", "\n\n".join(page) + "\n")
     return rows
 
 
@@ -404,15 +425,22 @@ def _measure(test: Test, claim: Claim, results, split: str) -> tuple[Component, 
     unit = yardstick(results, test.metric, split) if test.unit == "yardsticks" else 1.0
     metrics = (test.metric, "kl_deployed") if test.kind in ("matched", "frontier") else (test.metric,)
     terms = dict.fromkeys(term for arm in arms for t in arm for term in t)
-    values = {metric: {term: _values(results, metric, *test.split(term), split) for term in terms} for metric in metrics}
+
+    def of(term: str, metric: str) -> np.ndarray | None:
+        condition, decoding = test.split(term)
+        return results.values(condition, metric, decoding, split)
+
+    values = {metric: {term: of(term, metric) for term in terms} for metric in metrics}
     gone = [f"{metric} of {term}" for metric, found in values.items() for term, v in found.items() if v is None]
     if gone or unit is None:
         gone = join(gone or [f"{yardstick_of(test.metric)} of {' or '.join(YARDSTICK)}"])
         if split == "test" and test.role == "decides":
             raise ClaimError(f"{claim.id}: {test.name}: the runs of {results.params.profile} have no {gone} ({split} prompts)")
         return replace(component, word=NOT_MEASURED, note=f"no {gone}"), None
-    if unit == 0:
-        raise ClaimError(f"{claim.id}: {test.metric}: {YARDSTICK[0]} and {YARDSTICK[1]} do not differ, so there is no yardstick")
+    if why := _unusable(test, values, unit):
+        return replace(component, n=len(results.seeds), note=why), Evidence(1.0, 1.0, 1.0, 1.0, stats.ALPHA)
+    if test.metric in LOGGED:
+        values[test.metric] = {term: np.log(v) for term, v in values[test.metric].items()}
     made = {metric: [np.array([_sum(t, found) for t in arm]) for arm in arms] for metric, found in values.items()}
     if test.kind == "spread":
         return _spread(test, component, *(_sum(side, values[test.metric]) for side in (test.terms, test.against)))
@@ -444,13 +472,12 @@ def _levels(test: Test, arms) -> list[float]:
     return [x for x, terms in zip(test.points, test.arms[0]) if terms in arms[0]]
 
 
-def _values(results, metric: str, condition: str, decoding: str, split: str) -> np.ndarray | None:
-    found = results.values(condition, metric, decoding, split)
-    if found is None or metric not in LOGGED:
-        return found
-    if (found <= 0).any():
-        raise ClaimError(f"{condition}: {metric} ({split}): expected numbers above 0, found {found.min():g}")
-    return np.log(found)
+def _unusable(test: Test, values: Mapping[str, Mapping[str, np.ndarray]], unit: float) -> str:
+    """Why these numbers cannot be compared as the test says; "" if they can."""
+    if unit == 0:
+        return f"no yardstick: {YARDSTICK[0]} and {YARDSTICK[1]} have the same {yardstick_of(test.metric)}"
+    low = [term for term, v in values[test.metric].items() if test.metric in LOGGED and (v <= 0).any()]
+    return f"no logarithm: {test.metric} of {join(low)} is not above 0" if low else ""
 
 
 def _paired(test: Test, component: Component, d: np.ndarray, unit: float) -> tuple[Component, Evidence]:
@@ -485,7 +512,7 @@ def _spread(test: Test, component: Component, first: np.ndarray, second: np.ndar
 
 
 def _fraction(test: Test, component: Component, first: np.ndarray, second: np.ndarray) -> tuple[Component, Evidence]:
-    counts = [(int(round(arm.sum())), arm.size) for arm in (first, second)]
+    counts = [(round(float(arm.sum())), arm.size) for arm in (first, second)]
     found = unpaired.fisher(*counts[0], *counts[1], test.direction)
     component = _filled(component, first[0], (found.estimate, None, None), 1.0, None, found.p)
     return replace(component, note=" against ".join(f"{k} of {n} runs" for k, n in counts)), found.evidence
@@ -495,8 +522,9 @@ def _filled(component: Component, d: np.ndarray, span: tuple, unit: float, p_t, 
     """d [n seeds]: what the spread is of; span: difference, low, high, raw."""
     scaled = [None if v is None else v / unit for v in span]
     return replace(
-        component, n=len(d), difference=span[0], low=span[1], high=span[2], yardstick=unit, effect=scaled[0], effect_low=scaled[1],
-        effect_high=scaled[2], sd=float(d.std(ddof=1)) if len(d) > 1 and np.ptp(d) else 0.0, p_t=p_t, p_exact=p_exact,
+        component, n=len(d), difference=span[0], low=span[1], high=span[2], yardstick=unit,
+        effect=scaled[0], effect_low=scaled[1], effect_high=scaled[2], p_t=p_t, p_exact=p_exact,
+        sd=float(d.std(ddof=1)) if len(d) > 1 and np.ptp(d) else 0.0,
     )  # fmt: skip
 
 
@@ -522,6 +550,10 @@ def _holm(p_values: Sequence[float | None]) -> list[float | None]:
 # words ---------------------------------------------------------------------------------------------------------------
 
 
+def _too_small(c: Component) -> bool:
+    return c.role == "decides" and c.direction != "equal" and c.effect is not None and abs(c.effect) < c.stated
+
+
 def _sentence(verdict: Verdict) -> str:
     """The word and every deciding test, computed."""
     if verdict.lacks:
@@ -532,14 +564,16 @@ def _sentence(verdict: Verdict) -> str:
         beside = [f"published {c.published:+.2f}"] if c.published is not None else []
         beside += [c.note] if c.note else []
         beside += ["smaller than stated beforehand"] if c.smaller and c.direction != "equal" else []
-        parts.append(said + (f" ({'; '.join(beside)})" if beside else "") + (f": {c.word}" if c.word not in (verdict.word, NOT_MEASURED) else ""))
+        said += f" ({'; '.join(beside)})" if beside else ""
+        parts.append(said if c.word in (verdict.word, NOT_MEASURED) else f"{said}: {c.word}")
     open_ = [c for c in verdict.deciding if c.word == INCONCLUSIVE and c.n_needed]
     more = ""
     if verdict.word == INCONCLUSIVE and open_:
         worst = max(open_, key=lambda c: c.n_needed)
         more = f" About {worst.n_needed:,} seeds would settle an effect of {worst.stated:.3g} ({worst.name})."
     other = {HOLDS: FAILS, FAILS: HOLDS, REPRODUCED: FAILS, NOT_REPRODUCED: HOLDS}.get(verdict.word)
-    against = [f"{c.name} {_span(c.effect, c.effect_low, c.effect_high)}" for c in verdict.components if c.role == "beside" and c.word == other]
+    beside = [c for c in verdict.components if c.role == "beside" and c.word == other]
+    against = [f"{c.name} {_span(c.effect, c.effect_low, c.effect_high)}" for c in beside]
     more += f" Beside it, but not in the word, the opposite: {'; '.join(against)}." if against else ""
     units = {c.unit for c in verdict.deciding}
     unit = f" ({units.pop()})" if len(units) == 1 else " (yardsticks, or log ratios and shares where there is none)"
@@ -549,7 +583,8 @@ def _sentence(verdict: Verdict) -> str:
 def _row(claim: Claim, verdict: Verdict, half: Verdict | None, results, rule: str) -> dict[str, Any]:
     return {
         "id": claim.id, "claim": claim.claim, "source": str(claim.source), "report": claim.report, "word": verdict.word,
-        "sentence": verdict.sentence, "lacks": list(verdict.lacks), "decided_by": claim.decided_by, "n_needed": verdict.n_needed,
+        "sentence": verdict.sentence, "lacks": list(verdict.lacks), "decided_by": claim.decided_by,
+        "n_needed": verdict.n_needed,
         "half_word": half and half.word, "half_sentence": half and half.sentence,
         "turns": bool(half) and sign_changes(verdict, half), "published": claim.published, "published_text": _published(claim),
         "traps": claim.traps, "components": [asdict(c) for c in verdict.components],
@@ -563,8 +598,12 @@ def _published(claim: Claim) -> str:
     def cell(value) -> str:
         return f"{value[0]:g} ± {value[1]:g}" if isinstance(value, list) else f"{value:g}"
 
-    rows = [f"{name}: " + ", ".join(f"{k} {cell(v)}" for k, v in row.items() if k != "n") for name, row in claim.published.items()]
-    return "; ".join(rows) or "no numbers"
+    rows = {name: ", ".join(f"{k} {cell(v)}" for k, v in row.items() if k != "n") for name, row in claim.published.items()}
+    return "; ".join(f"{name}: {said}" for name, said in rows.items()) or "no numbers"
+
+
+def _counts(rows: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{word}: {count}" for word, count in summary(rows).items())
 
 
 def _not_here(claim: Claim, runs: Mapping[str, Any], elsewhere: Mapping[str, Mapping[str, Any]]) -> Verdict:
@@ -620,12 +659,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     check.add_argument("params", nargs="?", type=Path, default=Path("params.yaml"))
     together = commands.add_parser("combine", help="reports/*/claims/claims.json side by side, in reports/claims.*")
     together.add_argument("--reports", type=Path, default=Path("reports"))
+    together.add_argument("--without", nargs="*", default=["smoke"], help="profiles that are no evidence")
     args = parser.parse_args(argv)
     try:
         if args.command == "combine":
-            found = sorted(args.reports.glob("*/claims/claims.json"))
-            rows = combine({path.parent.parent.name: path for path in found}, args.reports)
-            print(f"{args.reports / 'claims.md'}: {len(rows)} claims, {len(found)} profiles")
+            found = {path.parent.parent.name: path for path in sorted(args.reports.glob("*/claims/claims.json"))}
+            rows = combine({name: path for name, path in found.items() if name not in args.without}, args.reports)
+            print(f"{args.reports / 'claims.md'}: {len(rows)} claims")
         else:
             from rlnlp import config  # brings torch
 
