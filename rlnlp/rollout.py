@@ -129,21 +129,23 @@ def sample(
 def beam_search(policy: PreTrainedModel, prompts: Prompts, sampling: Sampling, beams: int) -> Rollout:
     """The response with the highest mean log-probability per token that ``beams`` beams find; beams = 1 is greedy.
 
-    transformers' search with none of its other settings but ``min_new_tokens`` and the horizon. Deterministic, so there
+    transformers' own search with none of its other settings but ``min_new_tokens`` and the horizon. Deterministic, so there
     is no distribution that was sampled from: ``behavior_logprobs`` are zero. Raises ``ValueError`` for a temperature.
     """
     from transformers import GenerationConfig
 
     if sampling.temperature != 1.0:
         raise ValueError(f"beam search: expected temperature 1, got {sampling.temperature}")
-    inputs = prompt_inputs(policy, prompts)
-    tokens = policy.generate(
-        **inputs, generation_config=GenerationConfig(
-            num_beams=beams, do_sample=False, max_new_tokens=sampling.max_new_tokens, min_new_tokens=sampling.min_new_tokens,
-            eos_token_id=sampling.eos_id, pad_token_id=sampling.pad_id, bos_token_id=policy.config.bos_token_id,
-            decoder_start_token_id=getattr(policy.config, "decoder_start_token_id", None),
-        ),
+    settings = GenerationConfig(
+        num_beams=beams, do_sample=False, max_new_tokens=sampling.max_new_tokens, min_new_tokens=sampling.min_new_tokens,
+        eos_token_id=sampling.eos_id, pad_token_id=sampling.pad_id,
+        decoder_start_token_id=getattr(policy.config, "decoder_start_token_id", None),
     )
+    own, policy.generation_config = policy.generation_config, settings  # generate() fills gaps from the model's own
+    try:
+        tokens = policy.generate(**prompt_inputs(policy, prompts))
+    finally:
+        policy.generation_config = own
     responses = tokens[:, 1 if policy.config.is_encoder_decoder else prompts.ids.shape[1] :]
     ended = responses == sampling.eos_id
     mask = ended.long().cumsum(1) - ended.long() == 0  # real up to and including the first EOS

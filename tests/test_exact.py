@@ -1,6 +1,7 @@
 """The implemented quantities against exact enumeration of a token MDP with 4 tokens and horizon 3 (40 responses)."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -8,9 +9,10 @@ from scipy.stats import chisquare
 
 from rlnlp import models, samplers
 from rlnlp.advantages import gae
+from rlnlp.learners import bandit
 from rlnlp.losses import ppo_clip
 from rlnlp.rewards import kl_estimate, token_rewards
-from rlnlp.rollout import sample
+from rlnlp.rollout import beam_search, best_rows, repeat, sample
 from tests.tiny import EOS, MAKE, as_rollout, every_response
 
 V, T, PROMPT = 4, 3, torch.tensor([2, 3])
@@ -93,6 +95,27 @@ def test_first_gradient_is_the_exact_policy_gradient(world):
     true = torch.autograd.grad(value, list(policy.parameters()), allow_unused=True)
     _, advantages = experience_parts(policy, reference, rollout, scores, 1.0, 1.0)
     assert_same_gradient(implemented_gradient(policy, rollout, advantages, sequence.exp().detach()), true)
+
+
+@pytest.mark.parametrize("baseline", [0.0, 2.0])
+def test_bandits_first_gradient_is_the_exact_policy_gradient(world, baseline):
+    """Its own loss at ratio 1, each response weighted by its probability; a baseline of any size changes nothing."""
+    policy, reference, _, rollout, exact, reference_exact, scores = world
+    sequence = exact.sum(1)
+    value = (sequence.exp() * (scores - BETA * (sequence - reference_exact.sum(1)))).sum()
+    true = torch.autograd.grad(value, list(policy.parameters()), allow_unused=True)
+    config = bandit.Config(kl_coef=BETA, whiten_advantages=False, value_coef=0.0, max_new_tokens=T)
+    state = bandit.init(policy, config, seed=0)
+    models.sync(state.reference, reference)
+    torch.nn.init.constant_(state.value.head.bias, baseline)
+    logprobs = models.score_tokens(policy, rollout)
+    drawn = dataclasses.replace(rollout, logprobs=logprobs, behavior_logprobs=logprobs)
+    seen = bandit.experience(state, drawn, lambda rollout: (scores, {}), config)
+    weighted = dataclasses.replace(seen, advantages=seen.advantages * sequence.exp().detach()[:, None])
+    loss, metrics = bandit.minibatch_loss(state, weighted, config)
+    assert metrics["policy/ratio_error"] < 1e-4
+    ours = torch.autograd.grad(-loss * int(rollout.mask.sum()), list(policy.parameters()), allow_unused=True)
+    assert_same_gradient(ours, true)
 
 
 def test_discounted_gradient_is_the_enumerated_form_without_gamma_to_the_t(world):
@@ -206,3 +229,40 @@ def test_masked_scoring_equals_masked_sampling(world):
         scored = models.chosen_logprobs(models.behavior_logits(logits, rollout), rollout.responses[rollout.mask])
     torch.testing.assert_close(scored, rollout.behavior_logprobs[rollout.mask], atol=1e-5, rtol=0)
     assert (rollout.mask.sum(1) >= 2).all()  # EOS blocked at the first two positions
+
+
+# decodings that are not distributions -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 3, 8])
+def test_best_of_n_has_the_enumerated_mean_and_stays_within_its_kl_bound(world, n):
+    """P(best score <= x) = F(x)^n; the scores of all responses differ, so this is the whole distribution."""
+    policy, _, responses, rollout, exact, _, scores = world
+    probabilities = exact.detach().sum(1).exp().double()
+    order = scores.argsort()
+    below = torch.cat([torch.zeros(1).double(), probabilities[order].cumsum(0)])
+    best = below[1:] ** n - below[:-1] ** n
+    mean = (best * scores[order]).sum().item()
+    kl = torch.xlogy(best, best / probabilities[order]).sum().item()
+    assert kl <= math.log(n) - (n - 1) / n + 1e-6 and (n == 1 or kl > 0.02)
+    found = {tuple(tokens): i for i, tokens in enumerate(responses)}
+    prompts = as_rollout([(EOS,)] * 2000, PROMPT, T).prompts
+    drawn = sample(policy, repeat(prompts, n), rollout.sampling, torch.Generator().manual_seed(0))
+    given = scores[torch.tensor([found[tuple(r[m].tolist())] for r, m in zip(drawn.responses, drawn.mask)])]
+    kept = given[best_rows(given, n)]
+    error = kept.std().item() / 2000**0.5
+    assert kept.mean().item() == pytest.approx(mean, abs=4 * error) and error < 0.02
+
+
+def test_wide_beams_find_the_response_with_the_highest_mean_log_probability(world):
+    policy, _, responses, rollout, exact, _, _ = world
+    means = exact.detach().sum(1) / rollout.mask.sum(1)
+    prompts = as_rollout([(EOS,)], PROMPT, T).prompts
+    found = beam_search(policy, prompts, rollout.sampling, beams=64)
+    best = responses[int(means.argmax())]
+    assert found.responses[found.mask].tolist() == list(best)
+    torch.testing.assert_close(found.logprobs.sum(), exact.detach().sum(1)[means.argmax()], atol=1e-4, rtol=0)
+    long = dataclasses.replace(rollout.sampling, min_new_tokens=T - 1)
+    allowed = [i for i, tokens in enumerate(responses) if EOS not in tokens[: T - 1]]
+    found = beam_search(policy, prompts, long, beams=64)
+    assert found.responses[found.mask].tolist() == list(responses[max(allowed, key=lambda i: means[i])])

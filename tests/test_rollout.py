@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rlnlp import models, samplers
-from rlnlp.rollout import batch_of, decode, draw, from_references, sample, sampling_from, trim
+from rlnlp.rollout import batch_of, beam_search, best_rows, decode, draw, from_references, repeat, sample, sampling_from, trim
 from rlnlp.types import take
 from tests.tiny import EOS, MAKE, prompts
 
@@ -113,6 +113,48 @@ def test_packed_bits_hold_exactly_what_the_sampler_allowed(model):
     kept = rollout.allowed.unpack(rollout.mask)
     assert kept.shape == (int(rollout.mask.sum()), 50) and (kept.sum(1) == 3).all()
     assert kept.gather(1, rollout.responses[rollout.mask][:, None]).all()
+
+
+@pytest.mark.parametrize("minimum", [0, 4])
+def test_one_beam_is_greedy(model, minimum):
+    """Ragged prompts: left padding is where a search by other code goes wrong first."""
+    batch, sampling = prompts(16), sampling_from(model, 10, min_new_tokens=minimum)
+    greedy, found = sample(model, batch, sampling, generator(), samplers.top_k(1)), beam_search(model, batch, sampling, 1)
+    assert torch.equal(found.responses, greedy.responses) and torch.equal(found.mask, greedy.mask)
+    assert torch.equal(found.terminated, greedy.terminated)
+    torch.testing.assert_close(found.logprobs, greedy.logprobs, atol=2e-5, rtol=0)
+
+
+def test_more_beams_find_more_probable_responses_and_no_setting_of_the_model_interferes(model):
+    batch, sampling = prompts(16), sampling_from(model, 10)
+    found = {n: beam_search(model, batch, sampling, n) for n in (1, 4)}
+    means = {n: (r.logprobs.sum(1) / r.mask.sum(1)) for n, r in found.items()}
+    assert means[4].mean() > means[1].mean() and (means[4] != means[1]).any()
+    model.generation_config.repetition_penalty = 5.0
+    model.generation_config.do_sample = True
+    model.generation_config.temperature = 3.0
+    assert torch.equal(beam_search(model, batch, sampling, 4).responses, found[4].responses)
+    with pytest.raises(ValueError, match="beam search: expected temperature 1, got 0.5"):
+        beam_search(model, batch, dataclasses.replace(sampling, temperature=0.5), 4)
+
+
+def test_several_samples_per_prompt_and_the_best_of_each():
+    batch = repeat(prompts(3), 2)
+    assert batch.example_ids == [f"example-{i}" for i in (0, 0, 1, 1, 2, 2)]
+    assert best_rows(torch.tensor([0.1, 0.2, 0.9, 0.3, 0.5, 0.4]), 2).tolist() == [1, 2, 4]
+
+
+@pytest.mark.parametrize("kind, spread", [("causal", 0.12), ("encoder-decoder", 0.4)])
+def test_whoever_follows_the_batch_hears_which_rows_stay(kind, spread):
+    """The rows left, followed from the start, hold the longest responses; every row that ended before is gone."""
+    model, left = MAKE[kind](4, spread=spread), [torch.arange(32)]
+    batch = prompts(32, vocabulary=4)
+    rollout = sample(model, batch, sampling_from(model, 12), generator(4), follow=lambda rows: left.append(left[-1][rows]))
+    lengths = rollout.mask.sum(1)
+    assert len(left) > 2
+    for before, after in zip(left, left[1:]):
+        gone = set(before.tolist()) - set(after.tolist())
+        assert gone and lengths[list(gone)].max() < lengths[after].min()
 
 
 def test_references_become_a_rollout():

@@ -45,6 +45,32 @@ def test_top_p_at_one_keeps_everything_even_where_probabilities_vanish():
     assert samplers.top_p(1.0)(logits, None)[1].all()
 
 
+@pytest.mark.parametrize("p", [0.1, 0.6, 0.9])
+def test_a_random_mask_is_a_random_order_cut_where_the_mass_is_reached(p):
+    logits = torch.cat([rows(), torch.full((1, 40), -torch.inf).index_fill(1, torch.tensor([3, 8]), 0.0)])
+    _, allowed, state = samplers.random_mass(p, torch.Generator().manual_seed(0))(logits, None)
+    keys, probabilities = torch.rand(logits.shape, generator=torch.Generator().manual_seed(0)), logits.softmax(-1)
+    assert state is None
+    for row in range(len(logits)):
+        expected, mass = torch.zeros(40, dtype=torch.bool), 0.0
+        for token in keys[row].argsort().tolist():
+            expected[token] = True
+            mass += probabilities[row, token].item()
+            if mass >= p - 1e-6:
+                break
+        assert torch.equal(allowed[row], expected)
+    kept = (allowed * probabilities).sum(1)
+    assert (kept >= p - 1e-5).all() and not torch.equal(allowed, samplers.top_p(p)(logits, None)[1])
+
+
+def test_a_random_mask_keeps_at_least_the_tokens_it_must_and_all_at_one():
+    allowed = samplers.random_mass(0.01, torch.Generator().manual_seed(0), 5)(rows(), None)[1]
+    assert (allowed.sum(1) >= 5).all() and (allowed.sum(1) == 5).any()
+    assert samplers.random_mass(1.0, torch.Generator().manual_seed(0))(rows(), None)[1].all()
+    first, second = (samplers.random_mass(0.5, generator)(rows(), None)[1] for generator in [torch.Generator().manual_seed(0)] * 2)
+    assert not torch.equal(first, second)  # each step draws its own set
+
+
 def test_chain_truncates_what_is_left():
     logits = torch.tensor([[0.4, 0.3, 0.2, 0.1]]).log()
     _, allowed, _ = samplers.chain(samplers.top_k(2), samplers.top_p(0.5))(logits, None)
@@ -62,6 +88,7 @@ def test_every_row_keeps_a_token():
     [
         (lambda: samplers.top_p(0.0), "0 < p <= 1, got 0.0"),
         (lambda: samplers.top_p(1.1), "0 < p <= 1, got 1.1"),
+        (lambda: samplers.random_mass(0.0, torch.Generator()), "0 < p <= 1, got 0.0"),
         (lambda: samplers.top_k(0), ">= 1, got 0"),
     ],
 )
