@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 from scipy import stats as scipy_stats
-from statsmodels.stats.weightstats import DescrStatsW
+from statsmodels.stats.multitest import multipletests
+from statsmodels.stats.weightstats import DescrStatsW, ttost_paired
 
 from rlnlp import stats
 
@@ -130,6 +131,38 @@ def test_rule_is_rarely_wrong_under_the_null():
     verdicts = [stats.decide(stats.one_sample(rng.normal(size=5), "greater")) for _ in range(2000)]
     wrong = np.mean([v != stats.INCONCLUSIVE for v in verdicts])
     assert 0.005 < wrong <= 0.055
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.05, 0.12, -0.3])
+def test_equivalence_equals_statsmodels(shift):
+    a = np.array(X) + shift
+    b = a - shift - [0.03, -0.02, 0.05, 0.01, -0.04, 0.02, -0.01]
+    found = stats.equivalence(a - b, 0.1)
+    assert found.p == pytest.approx(ttost_paired(a, b, -0.1, 0.1)[0], rel=1e-6)
+    assert (found.low, found.high) == pytest.approx(DescrStatsW(a - b).tconfint_mean(0.1))
+    assert (found.low_wide, found.high_wide) == pytest.approx(DescrStatsW(a - b).tconfint_mean(0.05))
+    assert found.equivalent == (-0.1 < found.low and found.high < 0.1)
+    beyond = found.low_wide > 0.1 or found.high_wide < -0.1
+    word = stats.HOLDS if found.equivalent else stats.FAILS if beyond else stats.INCONCLUSIVE
+    assert stats.decide(found) == word and word == {0.12: stats.INCONCLUSIVE, -0.3: stats.FAILS}.get(shift, stats.HOLDS)
+    if shift == -0.3:  # against the margin on that side, two-sided
+        assert found.p_beyond == pytest.approx(scipy_stats.ttest_1samp(a - b, -0.1).pvalue)
+
+
+def test_equivalence_limits():
+    assert stats.equivalence([0.05] * 5, 0.1).p == 0 and stats.equivalence([0.2] * 5, 0.1).p == 1
+    assert stats.decide(stats.equivalence([0.2] * 5, 0.1)) == stats.FAILS
+    assert stats.equivalence([0.1] * 5, 0.1).p == 1 and stats.decide(stats.equivalence([0.1] * 5, 0.1)) != stats.FAILS
+    one = stats.equivalence([0.0], 0.1)
+    assert one.p is None and not one.equivalent and stats.decide(one) == stats.FEW
+    for margin in (0, -0.1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="margin is a positive number"):
+            stats.equivalence([0.0, 0.1], margin)
+
+
+def test_holm_equals_statsmodels():
+    p = np.random.default_rng(0).uniform(0, 0.3, 9).tolist() + [0.01, 0.01, 1.0]
+    assert stats.holm(p) == pytest.approx(multipletests(p, method="holm")[1])
 
 
 def test_holm():
