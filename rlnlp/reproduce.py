@@ -5,8 +5,8 @@
 DVC decides what has to run; this file only decides when: a stage starts as soon as all it needs is done, as its own
 `dvc repro -s` process. Stop it at any time; the same command continues where it stopped.
 
-A run that fails does not take the others with it: what only collects runs (digests, reports, ledger) is made from those that are
-there, and says which are missing. A failure of anything else stops all that needs it.
+A run that fails does not take the others with it: what only collects runs (digests, reports, ledger) is made from those
+that are there, and says which are missing. A failure of anything else stops all that needs it.
 """
 
 from __future__ import annotations
@@ -280,17 +280,22 @@ def tell_pages(folder: Path, values: dict[str, Any] | None, old: set[str]) -> No
 
 
 def side_by_side(folder: Path, values: dict[str, Any]) -> str:
-    """Put the ledgers of all profiles into reports/claims.*; what went wrong, empty if nothing did."""
-    reports = (folder / values["root"] / "reports").resolve()
-    found = {path.parent.parent.name: path for path in sorted(reports.glob("*/claims/claims.json"))}
+    """Put the ledgers of all profiles into reports/claims.* and reports/forest.*; what went wrong, empty if nothing did."""
     if values["profile"] in NO_EVIDENCE:
         return ""
-    from rlnlp import claims  # brings pandas and scipy
+    reports = (folder / values["root"] / "reports").resolve()
+    paths = {path.parent.parent.name: path for path in sorted(reports.glob("*/claims/claims.json"))}
+    paths = {profile: path for profile, path in paths.items() if profile not in NO_EVIDENCE}
+    from rlnlp import claims, forest  # they bring pandas, scipy and matplotlib
+    from rlnlp.figures import save
 
     try:
-        claims.combine({profile: path for profile, path in found.items() if profile not in NO_EVIDENCE}, reports)
+        claims.combine(paths, reports)
     except claims.ClaimError as error:
         return str(error)
+    ledgers = {profile: json.loads(path.read_text(encoding="utf-8"))["rows"] for profile, path in paths.items()}
+    if forest.contrasts(ledgers):
+        save(forest.forest(ledgers), reports, "forest")
     print(f"all profiles: {os.path.relpath(reports / 'claims.md')}", flush=True)
     return ""
 

@@ -372,8 +372,10 @@ def test_the_plan_in_words():
 
 
 def ledger(reports: Path, profile: str, *words: str) -> None:
+    effect = dict.fromkeys(("published_low", "published_high", "effect_low", "effect_high"), 0.0)
+    effect |= {"name": "t", "role": "decides", "unit": "yardsticks", "published": 0.5, "effect": 0.7, "n": 5}
     rows = [
-        {"id": f"P{i:02d}", "claim": "c", "source": "s", "published_text": "p", "word": w, "sentence": f"{w}.", "turns": False, "rule": "r"}
+        {"id": f"P{i:02d}", "claim": "c", "source": "s", "published_text": "p", "word": w, "sentence": f"{w}.", "turns": False, "rule": "r", "components": [effect]}
         for i, w in enumerate(words)
     ]  # fmt: skip
     (reports / profile / "claims").mkdir(parents=True)
@@ -405,6 +407,7 @@ def test_ledgers_stand_side_by_side_without_those_that_mean_nothing(tmp_path):
     assert side_by_side(tmp_path / "profiles/smoke", smoke) == "" and not (tmp_path / "reports/claims.json").exists()
     assert side_by_side(tmp_path, mini) == ""
     assert json.loads((tmp_path / "reports/claims.json").read_text())["rows"][0]["words"] == {"mini": "holds here"}
+    assert "mini: the published direction in 1 of 1" in json.loads((tmp_path / "reports/alt.json").read_text())["forest"]
     (tmp_path / "reports/mini/claims/claims.json").write_text("{}")
     assert "mini/claims/claims.json: expected a ledger" in side_by_side(tmp_path, mini)
 
