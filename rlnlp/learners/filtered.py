@@ -1,13 +1,15 @@
-"""Reward-filtered fine-tuning (Dong et al. 2023, RAFT, arXiv:2304.06767): imitate the best of your own samples.
+"""Reward-filtered fine-tuning: supervised learning on the best of several responses of the model it started from.
 
-Each update samples a few responses per prompt from the policy as it is, keeps the one with the highest score and takes
-supervised's step on it. The control for what a learned reward gives without a policy gradient.
+One round of RAFT (Dong et al. 2023, arXiv:2304.06767): each update samples a few responses per prompt from the frozen
+starting model, keeps the one with the highest score and takes supervised's step on it. The control for what a learned
+reward gives without a policy gradient. It learns best of n by heart; sampling from the policy as it becomes, without a
+penalty, would be another algorithm, and games its reward.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -15,8 +17,6 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from .. import types
-from ..models import score_tokens
-from ..rewards import kl_estimate
 from ..rollout import best_rows, repeat, sample, sampling_from
 from ..samplers import truncation
 from ..seeds import generator
@@ -46,12 +46,9 @@ class Config(supervised.Config):
 
 @dataclass(frozen=True)
 class Experience(types.Experience):
-    """The kept responses, and of all n samples of each prompt their scores [B, n], log pi - log pi_ref [B, n] (nats,
-    summed over the response) and lengths [B, n]."""
+    """The kept responses, and of all n samples of each prompt the scores [B, n]."""
 
     sampled_scores: Tensor
-    sampled_kl: Tensor
-    sampled_lengths: Tensor
 
 
 def init(policy, config: Config, seed: int, tokenizer=None) -> State:
@@ -62,12 +59,13 @@ def init(policy, config: Config, seed: int, tokenizer=None) -> State:
 
 
 def best_of(state, prompts: Prompts, score: Score, config, n: int) -> tuple[Rollout, Tensor, dict, Rollout, Tensor]:
-    """Sample ``n`` responses per prompt and keep the best: (kept, its scores, its score parts, all [B n], all scores).
+    """Sample ``n`` responses per prompt from the reference and keep the best: (kept, its scores and their parts, all
+    [B n], all scores).
 
-    ``state`` has policy, sampling, seed and update; ``config`` has top_k and top_p.
+    ``state`` has reference, sampling, seed and update; ``config`` has top_k and top_p.
     """
     drawn = sample(
-        state.policy, repeat(prompts, n), state.sampling, generator(state.seed, "rollout", state.update),
+        state.reference, repeat(prompts, n), state.sampling, generator(state.seed, "rollout", state.update),
         truncation(config.top_k, config.top_p),
     )
     scores, parts = score(drawn)
@@ -77,25 +75,17 @@ def best_of(state, prompts: Prompts, score: Score, config, n: int) -> tuple[Roll
 
 def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Experience:
     """``samples_per_prompt`` responses per prompt, the best of each kept; nothing is penalised, so rewards are scores."""
-    n = config.samples_per_prompt
-    kept, best, parts, drawn, scores = best_of(state, prompts, score, config, n)
-    ref = score_tokens(state.reference, drawn)
-    log_ratio = kl_estimate(logprobs=drawn.logprobs, ref_logprobs=ref, kind="k1") * drawn.mask
-    rows, zeros = best_rows(scores, n), torch.zeros_like(kept.logprobs)
-    return Experience(
-        kept, best, parts, ref[rows], log_ratio[rows], zeros, zeros, zeros, zeros,
-        scores.view(-1, n), log_ratio.sum(1).view(-1, n), drawn.mask.sum(1).view(-1, n),
-    )
+    kept, best, parts, _, scores = best_of(state, prompts, score, config, config.samples_per_prompt)
+    zeros = torch.zeros_like(kept.logprobs)
+    return Experience(kept, best, parts, kept.logprobs, zeros, zeros, zeros, zeros, zeros, scores.view(len(prompts), -1))
 
 
 def update(state: State, experience: Experience, config: Config) -> Metrics:
-    """Supervised's step on the kept responses. The metrics' score and KL are of all samples, as the policy gives them."""
+    """Supervised's step on the kept responses. filtered/score is the mean of all samples, filtered/best_score of those kept."""
     metrics = {
-        "objective/score": experience.sampled_scores.mean().item(),
-        "objective/kl": (experience.sampled_kl.sum() / experience.sampled_lengths.sum()).item(),
-        "objective/kl_per_episode": experience.sampled_kl.mean().item(),
+        "filtered/score": experience.sampled_scores.mean().item(),
         "filtered/best_score": experience.scores.mean().item(),
-        "episodes/length": experience.sampled_lengths.float().mean().item(),
+        "episodes/length": experience.rollout.mask.sum(1).float().mean().item(),
     }
     return {**metrics, **supervised.update(state, experience, config)}
 
