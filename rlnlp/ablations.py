@@ -22,7 +22,7 @@ import pandas as pd
 import scipy.stats
 
 from rlnlp import results as run_results
-from rlnlp import curves, stats, tables
+from rlnlp import claims, curves, stats, tables
 from rlnlp.results import ReportError, Results, once
 from rlnlp.runs import atomic_json, atomic_write, write_table
 from rlnlp.tables import between, join, signed
@@ -43,7 +43,7 @@ DETAIL = {  # report: what its table shows besides QUALITY
     "vocabulary": ("gain:score", "gradient_norm", "wobble", "drop"),
 }
 SAID = {
-    "score": "the score", "judge": "the judge's opinion", "judge_2": "the second judge's",
+    "score": "the score", "judge": "the judge's opinion", "judge_2": "the second judge's opinion",
     "generation_log_perplexity": "the log-perplexity of the texts", "human_log_perplexity": "the log-perplexity on human reviews",
     "wobble": "the wobble of training", "gradient_norm": "the gradient norm", "drop": "the fall from the peak",
     "clip_fraction": "the clipped share", "gain:score": "the gain in score",
@@ -236,7 +236,7 @@ def contrast(results: Results, first: str, second: str, metric: str, decoding: s
 
 def _last_cycle(results: Results, condition: str) -> np.ndarray | None:
     """[n seeds], or None for a condition without a curve."""
-    grid = _scores(results, condition)
+    grid = _training_scores(results).get(condition)
     if grid is None:
         return None
     finite = [v for v in design(results).refresh if v is not None and math.isfinite(v)]
@@ -246,7 +246,7 @@ def _last_cycle(results: Results, condition: str) -> np.ndarray | None:
 
 
 def _dip(results: Results, condition: str) -> np.ndarray | None:
-    grid, places = _scores(results, condition), syncs(results, condition)
+    grid, places = _training_scores(results).get(condition), syncs(results, condition)
     if grid is None or not places:
         return None
     change = grid.diff().reindex(places)
@@ -255,18 +255,26 @@ def _dip(results: Results, condition: str) -> np.ndarray | None:
 
 def syncs(results: Results, condition: str) -> list[int]:
     """The updates whose rollout was the first after a refresh of the mask, the very first one (nothing to refresh) left out."""
+    return _refreshed(results).get(condition, [])
+
+
+@once
+def _refreshed(results: Results) -> dict[str, list[int]]:
     if "nlpo/synced" not in results.curves:
-        return []
-    own = results.curves[(results.curves.condition == condition) & (results.curves["nlpo/synced"] == 1)]
-    return sorted(int(u) for u in own["update"].unique() if u > 1)
+        return {}
+    own = results.curves[(results.curves["nlpo/synced"] == 1) & (results.curves["update"] > 1)]
+    return {c: sorted({int(u) for u in rows["update"]}) for c, rows in own.groupby("condition")}
 
 
-def _scores(results: Results, condition: str) -> pd.DataFrame | None:
-    """Training score, update x seed; None without a curve."""
+@once
+def _training_scores(results: Results) -> dict[str, pd.DataFrame]:
+    """Condition -> training score, update x seed, of those with a curve."""
     if "objective/score" not in results.curves:
-        return None
-    own = results.curves[results.curves.condition == condition]
-    return own.pivot(index="update", columns="seed", values="objective/score").reindex(columns=results.seeds) if len(own) else None
+        return {}
+    return {
+        c: rows.pivot(index="update", columns="seed", values="objective/score").reindex(columns=results.seeds)
+        for c, rows in results.curves.groupby("condition")
+    }
 
 
 # the groups of each report -------------------------------------------------------------------------------------------
@@ -291,7 +299,7 @@ def gamma_frontiers(results: Results) -> dict[str, list[Series]]:
             s for a in algorithms for s in lines(results, "kl_coef", named.get(a, lambda r: f"γ = {r.gamma:g}"), algorithm=a, kl_target=0.0)
         ]
         if sweeps:
-            found[ALGORITHM[algorithms[0]]] = sorted(sweeps, key=lambda s: s.label)
+            found[ALGORITHM[algorithms[0]]] = sorted(sweeps, key=lambda s: (s.label == "bandit", s.label))
     return found
 
 
@@ -341,6 +349,22 @@ def refresh_lines(results: Results) -> list[Series]:
     swept = lines(results, "refresh", algorithm="nlpo", mask="policy", mask_top_p=usual(results, "mask_top_p"),
                   mask_min_tokens=usual(results, "mask_min_tokens"), **at)  # fmt: skip
     return with_decoding(swept, plain="decoded plainly", own="with the mask of the last rollout")
+
+
+def refresh_groups(results: Results) -> dict[str, dict[str, str]]:
+    """For `plots.training`: a panel per refresh period."""
+    swept = refresh_lines(results)[:1]
+    names = {c: "never refreshed" if math.isinf(x) else f"refreshed every {x:g} updates" for s in swept for x, c in zip(s.x, s.conditions)}
+    return {said: {"NLPO": c} for c, said in names.items()}
+
+
+def dropout_groups(results: Results) -> dict[str, dict[str, str]]:
+    """For `plots.training`: a panel per base model, a line per mode at its largest rate, and no dropout."""
+    found = {}
+    for title, swept in dropout_lines(results).items():
+        modes = {f"{s.label}, rate {s.x[-1]:g}": s.conditions[-1] for s in swept if s.x[-1] > 0}
+        found[title] = {**modes, **{"no dropout": s.conditions[0] for s in swept[:1] if s.x[0] == 0}}
+    return found
 
 
 def mask_frontiers(results: Results) -> dict[str, list[Series]]:
@@ -511,13 +535,13 @@ def told(results: Results, metric: str, pairs: Sequence[Pair]) -> str:
 
 def _verb(found: stats.Paired) -> str:
     if found.low is None or found.n < 3:
-        return "differs by"
+        return "cannot be judged from so few seeds"
     return "rises" if found.low > 0 else "falls" if found.high < 0 else "shows no clear difference"
 
 
 def _told(results: Results, lead: str, metrics: Sequence[str], pairs: Sequence[Pair]) -> str:
     parts = [t for t in (told(results, m, pairs) for m in metrics) if t]
-    return f"{lead} {join(parts, ', and ')}" if parts else ""
+    return f"{lead} {'; '.join(parts)}" if parts else ""
 
 
 def _at(series: Series | None, x: float) -> str:
@@ -532,6 +556,7 @@ def _gamma(results: Results) -> list[str]:
         return []
     usual_value = min(below, key=lambda x: (abs(x - 0.95), x))  # the paper's text
     metrics = ("score", "generation_log_perplexity")
+    published = (*metrics, "human_log_perplexity")
 
     def against(x: float) -> list[Pair]:
         return [(s.label, _at(s, x), _at(s, usual_value), "plain", "plain") for s in swept if x != usual_value]
@@ -541,28 +566,30 @@ def _gamma(results: Results) -> list[str]:
     full = next((_at(s, 1.0) for s in swept if s.label == "PPO"), "")
     arm = _told(results, "one return per response instead of one per token, both at γ = 1:", metrics, [("", bandit, full, "plain", "plain")])
     short = _told(results, f"with γ = {below[0]:g} instead of {usual_value:g},", metrics, against(below[0]))
-    full_text = _told(results, f"with γ = 1 instead of {usual_value:g},", metrics, against(1.0))
+    full_text = _told(results, f"with γ = 1 instead of {usual_value:g},", published, against(1.0))
     at_equal = f"compared at equal measured KL along β (PPO, γ = 1 against {usual(results, 'gamma'):g}), {join(equal)}" if equal else ""
     return ["; ".join(p for p in (full_text, at_equal) if p), "; ".join(p for p in (short, arm) if p)]
 
 
 def _dropout(results: Results) -> list[str]:
-    first, second = [], []
+    errors, changes = [], []
     for base, swept in dropout_lines(results).items():
-        swept = [s for s in swept if len(s.x) > 1 and s.x[0] == 0]
+        off, score, rates = [], [], []
         for s in swept:
-            worst = s.conditions[-1]
-            error, clipped = (results.values(worst, m) for m in ("first_ratio_error", "clip_fraction"))
+            if len(s.x) < 2 or s.x[0] != 0:
+                continue
+            worst, rates = s.conditions[-1], [*rates, s.x[-1]]
+            error, lost = results.values(worst, "first_ratio_error"), results.values(worst, "diverged")
             if error is not None:
-                over = "broken" if estimate(error, "first_ratio_error").estimate > RATIO_LIMIT else "kept"
-                said = f"{s.label}, {base} at rate {s.x[-1]:g}: {tables.number(float(estimate(error, 'first_ratio_error').estimate))} ({over}"
-                first.append(said + (f"; clipped share {clipped.mean():.2f})" if clipped is not None else ")"))
-            lost, change = results.values(worst, "diverged"), contrast(results, worst, s.conditions[0], "score")
-            if change is not None:
-                runs = f", {int(lost.sum())} of {len(lost)} runs diverged" if lost is not None else ""
-                second.append(f"{s.label}, {base}: {signed(change.difference, change.low, change.high)}{runs}")
-    lead = f"the first minibatch's ratio, which should be 1 within {RATIO_LIMIT:g}, is off by"
-    return [f"{lead} {join(first, ', ')}" if first else "", f"at the largest rate the score changes by {join(second, '; ')}" if second else ""]
+                off.append(f"{tables.number(estimate(error, 'first_ratio_error').estimate)} ({s.label})")
+            if (change := contrast(results, worst, s.conditions[0], "score")) is not None:
+                ended = f"; {int(lost.sum())} of {len(lost)} runs diverged" if lost is not None else ""
+                score.append(f"{signed(change.difference, change.low, change.high)} ({s.label}{ended})")
+        at = f"at dropout {max(rates):g} on a base model {base}" if rates else ""
+        errors += [f"{at}: {join(off)}"] if off else []
+        changes += [f"{at}: {join(score)}"] if score else []
+    return [f"the first minibatch's ratio should be 1 within {RATIO_LIMIT:g} and is off by, {'; '.join(errors)}" if errors else "",
+            f"the score changes by, {'; '.join(changes)}" if changes else ""]  # fmt: skip
 
 
 def _mask(results: Results) -> list[str]:
@@ -575,12 +602,12 @@ def _mask(results: Results) -> list[str]:
             parts.append(f"at p = {best:g} {s.label.split(', ')[-1]} ({found[best].mean():.3f}" + _no_mask(found, best) + ")")
     first = f"of the p that were run, NLPO's mean score is highest {join(parts)}" if parts else ""
     plain = [(said, a, b, "plain", "plain") for said, a, b in (
-        ("PPO", "nlpo_kl_default", "ppo_kl_default"), ("a mask never refreshed", "nlpo_kl_default", "nlpo_initial"),
-        ("a random mask", "nlpo_kl_default", "nlpo_random"), ("PPO sampling by top-p", "nlpo_kl_default", "ppo_top_p"),
+        ("against PPO", "nlpo_kl_default", "ppo_kl_default"), ("against NLPO with a mask never refreshed", "nlpo_kl_default", "nlpo_initial"),
+        ("against a random mask", "nlpo_kl_default", "nlpo_random"), ("against PPO sampling by top-p", "nlpo_kl_default", "ppo_top_p"),
     )]  # fmt: skip
-    own = _told(results, "while decoding the same NLPO through its mask instead of plainly,", ("score",),
+    own = _told(results, "and decoding the same NLPO through its mask instead of plainly,", ("score",),
                 [("", "nlpo_kl_default", "nlpo_kl_default", "own", "plain")])  # fmt: skip
-    mask = _told(results, "all decoded plainly, with NLPO instead of", ("score",), plain).replace("the score", "the score", 1)
+    mask = _told(results, "with NLPO, all decoded plainly,", ("score",), plain)
     return [first, ", ".join(p for p in (mask, own) if p)]
 
 
@@ -592,16 +619,16 @@ def _no_mask(found: dict[float, np.ndarray], best: float) -> str:
 
 
 def _budget(results: Results) -> list[str]:
-    swept = {s.label.split(",")[0].split(" on ")[0]: s for s in budget_lines(results)}
-    learnt, shown = [swept[k] for k in ("PPO", "NLPO") if k in swept], swept.get("supervised")
+    swept = {trained(results).algorithm[s.conditions[0]]: s for s in budget_lines(results)}
+    learnt, shown = {ALGORITHM[a]: swept[a] for a in ("ppo", "nlpo") if a in swept}, swept.get("supervised")
     metrics, first, second = ("score", "judge", "judge_2"), "", ""
-    small = sorted({x for s in learnt for x in s.x if 0 < x < 1})
+    small = sorted({x for s in learnt.values() for x in s.x if 0 < x < 1})
     if small and shown is not None:
         many = max(shown.x)
-        pairs = [(s.label.split(",")[0], _at(s, small[0]), _at(shown, many), "plain", "plain") for s in learnt]
+        pairs = [(name, _at(s, small[0]), _at(shown, many), "plain", "plain") for name, s in learnt.items()]
         first = _told(results, f"reinforcement learning from {small[0]:.0%} of the labels, instead of supervised training on {many:.0%} of the positive reviews:",
                       metrics, pairs)  # fmt: skip
-    full = [(name, _at(s, max(s.x)), _at(s, min(x for x in s.x if x > 0)), s.decoding, s.decoding) for name, s in swept.items()
+    full = [(ALGORITHM[a], _at(s, max(s.x)), _at(s, min(x for x in s.x if x > 0)), s.decoding, s.decoding) for a, s in swept.items()
             if len([x for x in s.x if x > 0]) > 1]  # fmt: skip
     if full:
         second = _told(results, "with all of the labelled reviews instead of the smallest share above none,", metrics, full)
@@ -653,6 +680,47 @@ _ANSWERS = {
 }  # fmt: skip
 
 
+# the claims ----------------------------------------------------------------------------------------------------------
+
+
+def judged(results: Results, name: str) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
+    """(rows of `claims.ledger` of this report's claims, claims that were not judged -> their runs that are missing).
+
+    Judged on all the runs that they name, also those that only other reports show. Claims that the profile does not list
+    have a row that says what they lack. The adjustment over the table is over the tests of the claims judged here.
+    """
+    params, known = results.params, _claims(results)
+    mine = [i for i in params.claims if known[i].report == name]
+    named = [c for c in params.all_runs if any(c in claims.conditions_of(known[i]) for i in mine)]
+    everything = run_results.load(params, named)
+    lost = {i: sorted(claims.conditions_of(known[i]) & set(everything.missing)) for i in mine}
+    lost = {i: gone for i, gone in lost.items() if gone}
+    rows = claims.ledger(known, everything, [i for i in mine if i not in lost])
+    return [r for r in rows if r["report"] == name and r["id"] not in lost], lost
+
+
+def claims_markdown(facts: dict) -> str:
+    """The claims in `facts` (of `write`): those that could not be judged, then each one's word and every test, and the rule."""
+    lost = [f"**NOT JUDGED: {i}. Its runs are missing: {join([f'`{c}`' for c in gone])}.**" for i, gone in facts["not_judged"].items()]
+    rows = facts["claims"]
+    return "\n\n".join([*lost, claims.markdown(rows).replace("# Claims", "## Claims", 1) if rows else "No claim of this report was judged."])
+
+
+@once
+def _claims(results: Results) -> dict[str, claims.Claim]:
+    """The claims of the repository. Raises: ReportError for an id that the profile lists and no claim has."""
+    params = results.params
+    known = claims.load(params.folder / params.root / "claims.yaml", also=params.all_runs)
+    if unknown := [i for i in params.claims if i not in known]:
+        raise ReportError(f"{params.path}: claims: no entry of claims.yaml is called {unknown}")
+    return known
+
+
+def rule(results: Results) -> str:
+    """The first digits of the hash of the rule and of every test, which were fixed before the runs."""
+    return claims.rule_hash(_claims(results))[:12]
+
+
 # tables and files ----------------------------------------------------------------------------------------------------
 
 
@@ -664,6 +732,8 @@ def summary(results: Results, name: str) -> pd.DataFrame:
     for condition in results.conditions:
         for decoding in decodings:
             for metric in metrics:
+                if decoding != "plain" and metric in (*OF_TRAINING, "last_cycle", "dip", "diverged"):
+                    continue  # the same whatever the decoding
                 values = measure(results, condition, metric, decoding)
                 if values is None:
                     continue
@@ -690,17 +760,20 @@ def summary_table(results: Results, name: str, decoding: str = "plain") -> pd.Da
 
 
 def settings_table(results: Results) -> pd.DataFrame:
-    """What each run is, from its config.json: a row per condition, a column per setting that differs between them."""
+    """What each run is, from its config.json: a row per condition; a column per setting that differs between those
+    that have it, or that only a few have."""
     rows = {c: {**f["run"], **f["learner"]} for c, f in ((c, results.configs[c]) for c in results.conditions)}
     table = pd.DataFrame.from_dict(rows, orient="index").astype(object)
-    varied = [k for k in table if len({json.dumps(_plain(v)) for v in table[k]}) > 1]
-    return table[varied].map(_said)
+    own = {k: [v for v in table[k] if v is not None and v == v] for k in table if k != "decodings"}
+    differs = [k for k, there in own.items() if len({json.dumps(_plain(v)) for v in there}) > 1 or len(there) < len(table) / 2]
+    return table[differs].map(_said)
 
 
 def shared_settings(results: Results) -> str:
     """The settings that all runs of the report have in common, in a line."""
     rows = [{**results.configs[c]["run"], **results.configs[c]["learner"]} for c in results.conditions]
     same = {k: v for k, v in rows[0].items() if all(k in row and row[k] == v for row in rows)}
+    same.pop("decodings", None)
     return "The same in all of them: " + ", ".join(f"{k} {_said(v) or '(none)'}" for k, v in sorted(same.items())) + "."
 
 
@@ -787,20 +860,20 @@ def write(results: Results, name: str, folder: str | Path) -> tuple[str, dict]:
     same bytes.
     """
     folder = Path(folder)
-    found = verdicts(results, name)
+    rows, lost = judged(results, name)
     said, note = answer(results, name), results.params.reports[name].note
-    text = f"{said}\n\n{f'**Read with care.** {note}' + chr(10) * 2 if note else ''}Rule: `{claims.rule_hash()}`.\n"
+    text = f"{said}\n\n{f'**Read with care.** {note}' + chr(10) * 2 if note else ''}Hash of the rule and tests that judge the claims: `{rule(results)}`.\n"
     facts = {
-        "profile": results.params.profile, "report": name, "seeds": results.seeds, "rule": claims.rule_hash(),
-        "answer": said, "missing": dict.fromkeys(results.missing, "no results"), "note": note,
-        "verdicts": [_record(v) for v in found],
+        "profile": results.params.profile, "report": name, "seeds": results.seeds, "rule": rule(results),
+        "answer": said, "missing": list(results.missing), "note": note, "not_judged": lost,
+        "words": {r["id"]: r["word"] for r in rows}, "claims": rows,
     }  # fmt: skip
-    rows = results.per_seed.astype(object).where(results.per_seed.notna(), None).to_dict("records")
-    write_table(folder / "per_seed.csv", rows, list(results.per_seed.columns))
+    seeds = results.per_seed.astype(object).where(results.per_seed.notna(), None).to_dict("records")
+    write_table(folder / "per_seed.csv", seeds, list(results.per_seed.columns))
     atomic_json(folder / "metrics.json", metrics_json(results, name))
     atomic_json(folder / "verdict.json", facts)
     shown = tables.markdown(summary_table(results, name))
-    atomic_write(folder / "verdict.md", f"# {name}\n\n{text}\n{claims_markdown(found)}\n\n## Every condition, plain decoding\n\n{shown}\n")
+    atomic_write(folder / "verdict.md", f"# {name}\n\n{text}\n{claims_markdown(facts)}\n\n## Every condition, plain decoding\n\n{shown}\n")
     atomic_write(folder / "samples.md", samples_markdown(results, name))
     return text, facts
 

@@ -16,8 +16,9 @@ from collections.abc import Mapping, Sequence
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
+import scipy.stats
 from matplotlib.axes import Axes
-from matplotlib.colors import TwoSlopeNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
@@ -31,26 +32,30 @@ from rlnlp.tables import join, number
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#000000", "#CC79A7", "#E69F00", "#56B4E9", "#5E3C99")  # Okabe and Ito
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 JOINS = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)), (0, (3, 3)))
-LABELS = {
+LABELS = {  # short enough for a small panel
     **figures.LABELS,
+    "generation_log_perplexity": "log-perplexity of the texts\n(independent model, nats/token)",
+    "human_log_perplexity": "log-perplexity on human\nreviews (nats/token)",
+    "kl_deployed": "exact KL as decoded\n(nats/token)",
     "judge_2": "second judge",
     "training_score": "score by the reward of its training",
     "gain:score": "gain in score over zero-shot",
     "gain:judge": "gain in the judge's opinion\nover zero-shot",
     "gain:judge_2": "gain in the second judge's\nopinion over zero-shot",
     "spread:score": "spread of the score\n(standard deviation over seeds)",
-    "first_ratio_error": "first minibatch: largest |ratio − 1|",
+    "first_ratio_error": "first minibatch:\nlargest |ratio − 1|",
     "clip_fraction": "share of clipped tokens",
-    "approx_kl": "approximate KL per update (nats)",
+    "approx_kl": "approximate KL\nper update (nats)",
     "diverged": "share of diverged runs",
-    "gradient_norm": "gradient norm, mean over training",
+    "gradient_norm": "gradient norm,\nmean over training",
     "wobble": "wobble of the training score",
     "drop": "fall of the training score\nfrom its peak",
     "last_cycle": "training score, mean over\nthe last mask cycle",
     "dip": "change of the training score\nright after a refresh",
     "policy/first_ratio_error": "first minibatch: largest |ratio − 1|",
 }
-INTERVAL = {"diverged": "exact binomial", "spread:score": "chi-square"}
+INTERVAL = {"diverged": "exact binomial for a share", "spread:score": "chi-square for a spread"}
+OF_TRAINING = (*ablations.OF_TRAINING, "last_cycle", "dip", "diverged")  # the same whatever the decoding
 
 
 def sweep(
@@ -60,6 +65,7 @@ def sweep(
     x: str,
     note: str = "",
     levels: Mapping[str, float] | None = None,
+    title: str = "",
 ) -> Figure:
     """A panel per metric, a line per series along what is varied; the values of x stand at equal distances.
 
@@ -75,27 +81,32 @@ def sweep(
     with mpl.rc_context(STYLE):
         columns = min(3, len(metrics)) if len(metrics) != 4 else 2
         figure, axes = _panels(len(metrics), columns, 3.1 if columns == 3 else 4.4, 2.75)
-        said = []
-        for axis, metric in zip(axes, metrics):
+        said, own_start = [], zero is not None and any(zero in s.conditions for s in series)
+        for number_, (axis, metric) in enumerate(zip(axes, metrics)):
+            drawn_once = set()
             for place, item in enumerate(series):
+                if metric in OF_TRAINING and item.conditions in drawn_once:
+                    continue
+                drawn_once.add(item.conditions)
                 drawn = _along(axis, results, item, metric, values, place, len(series))
                 said += [f"{item.label} {_short(metric)} {drawn}"] if drawn else []
-            if zero and ":" not in metric and (start := results.values(zero, metric)) is not None and metric in ablations.QUALITY:
+            if zero and not own_start and metric in ablations.QUALITY and (start := results.values(zero, metric)) is not None:
                 axis.axhline(start.mean(), color=GREY, linestyle="--", linewidth=1)
             if metric.startswith("gain:"):
                 axis.axhline(0, color=GREY, linestyle="--", linewidth=1)
             if levels and metric in levels:
                 axis.axhline(levels[metric], color=INK, linestyle=":", linewidth=1.4)
-            axis.set_xticks(range(len(values)), [_tick(v) for v in values])
+            axis.set_xticks(range(len(values)), [_tick(v) for v in values], rotation=45 if len(values) > 8 else 0)
             axis.set_xlim(-0.5, len(values) - 0.5)
             axis.set_ylabel(LABELS.get(metric, metric))
-            axis.set_xlabel(x)
-        dashed = bool(zero) and any(m in ablations.QUALITY or m.startswith("gain:") for m in metrics)
+            if number_ + columns >= len(metrics):
+                axis.set_xlabel(x)
+        dashed = any(m.startswith("gain:") or zero and not own_start and m in ablations.QUALITY for m in metrics)
         _legend(figure, series, dashed)
-        kinds = sorted({INTERVAL[m] for m in metrics if m in INTERVAL})
-        also = f" ({join(kinds)} where it is a share or a spread)" if kinds and n >= 3 else ""
-        caption(figure, f"{_seeds(results)}{also} Values of {x.split(' (')[0]} at equal distances, not to scale. {note}{_lost(results)}")
-    return alt_text(figure, f"{join([_short(m) for m in metrics])} along {x}, {_n(n)}. {'; '.join(said)}.{_lost(results)}")
+        if title:
+            figure.suptitle(f"{title} (n = {_n(n)})", fontsize=11)
+        caption(figure, f"{_seeds(results, metrics)} Values of {x.split(' (')[0]} at equal distances, not to scale. {note}{_lost(results)}")
+    return alt_text(figure, f"{title + ': ' if title else ''}{join([_short(m) for m in metrics])} along {x}, {_n(n)}. {'; '.join(said)}.{_lost(results)}")
 
 
 def arms(
@@ -121,15 +132,13 @@ def arms(
         axes = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
         said = []
         for axis, metric in zip(axes, metrics):
-            for row, condition in enumerate(conditions):
-                for place, decoding in enumerate(decodings):
-                    found = _value(results, condition, metric, decoding)
-                    if found is None:
-                        continue
-                    y = row + (place - (len(decodings) - 1) / 2) * step
-                    color = GREY if condition == zero else COLORS[place]
-                    mean = _dot(axis, found, metric, y, color, MARKERS[place], place)
-                    said.append(f"{condition}{' ' + decodings[decoding] if decodings[decoding] else ''} {_short(metric)} {number(mean)}")
+            for place, (decoding, shown) in enumerate(decodings.items()):
+                seeds = {c: v for c in conditions if (v := _value(results, c, metric, decoding)) is not None}
+                if not seeds:
+                    continue
+                rows = [conditions.index(c) + (place - (len(decodings) - 1) / 2) * step for c in seeds]
+                means = _rows(axis, rows, list(seeds.values()), metric, place, [GREY if c == zero else COLORS[place] for c in seeds])
+                said += [f"{c}{' ' * bool(shown)}{shown} {_short(metric)} {number(mean)}" for c, mean in zip(seeds, means)]
             if zero and (start := _value(results, zero, metric, "plain")) is not None:
                 axis.axvline(start.mean(), color=GREY, linestyle="--", linewidth=1)
             axis.set_xlabel(LABELS.get(metric, metric))
@@ -166,10 +175,9 @@ def differences(results: Results, pairs: Sequence[tuple[str, str, str, str, str]
         axes = figure.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
         for axis, metric in zip(axes, metrics):
             axis.axvline(0, color=INK, linewidth=1)
-            for row, name in enumerate(names):
-                if (name, metric) in found:
-                    mean = _dot(axis, found[name, metric], "difference", row, COLORS[0], "o", 0)
-                    said.append(f"{name}, {_short(metric)}: {mean:+.3f}")
+            here = [(row, name) for row, name in enumerate(names) if (name, metric) in found]
+            means = _rows(axis, [r for r, _ in here], [found[name, metric] for _, name in here], "difference", 0, COLORS[:1] * len(here))
+            said += [f"{name}, {_short(metric)}: {mean:+.3f}" for (_, name), mean in zip(here, means)]
             axis.set_xlabel(f"difference in\n{LABELS.get(metric, metric)}")
             axis.xaxis.set_major_locator(MaxNLocator(4))
         axes[0].set_yticks(range(len(names)), names)
@@ -224,8 +232,8 @@ def frontiers(results: Results, groups: Mapping[str, Sequence[Series]], metrics:
 def heat(results: Results, grids: Mapping[str, Mapping[tuple[str, str], np.ndarray]], note: str = "") -> Figure:
     """A panel per metric: rows are samplers in training, columns decodings in evaluation; each cell has its mean and interval.
 
-    grids: metric -> cells of `ablations.sampling_grid`. Framed cells: decoded as trained. Blue is better for a gain in score,
-    and for a log-perplexity lower is bluer.
+    grids: metric -> cells of `ablations.sampling_grid`. Framed cells: decoded as trained. Brighter is higher, from the
+    lowest to the highest cell of its panel; the numbers say by how much.
     """
     grids = {m: g for m, g in grids.items() if g}
     if not grids:
@@ -239,9 +247,7 @@ def heat(results: Results, grids: Mapping[str, Mapping[tuple[str, str], np.ndarr
             columns = [c for c in ablations.SAMPLERS.values() if c in columns]
             means = np.array([[cells[r, c].mean() if (r, c) in cells else np.nan for c in columns] for r in rows])
             gain = metric.startswith("gain:")
-            middle = 0.0 if gain else float(np.nanmean(means))
-            reach = max(float(np.nanmax(np.abs(means - middle))), 1e-9)
-            image = axis.imshow(means, cmap="RdBu" if gain else "RdBu_r", norm=TwoSlopeNorm(middle, middle - reach, middle + reach), aspect="auto")
+            image = axis.imshow(means, cmap="cividis", aspect="auto")
             for i, row in enumerate(rows):
                 for j, column in enumerate(columns):
                     if (row, column) not in cells:
@@ -254,58 +260,66 @@ def heat(results: Results, grids: Mapping[str, Mapping[tuple[str, str], np.ndarr
                     axis.text(j, i, text, ha="center", va="center", fontsize=9, color=figures.ink(image.cmap(image.norm(means[i, j]))))
                     said.append(f"{row} in training, {column} in evaluation: {_short(metric)} {found.estimate:.3f}")
                     if row == column:
-                        axis.add_patch(mpl.patches.Rectangle((j - 0.48, i - 0.47), 0.96, 0.94, fill=False, edgecolor=INK, linewidth=2.2))
+                        axis.add_patch(mpl.patches.Rectangle((j - 0.48, i - 0.47), 0.96, 0.94, fill=False, edgecolor="#D55E00", linewidth=2.6))
             axis.set_xticks(range(len(columns)), columns)
             axis.set_yticks(range(len(rows)), rows)
             axis.set_ylabel("trained with")
             axis.set_xlabel("decoded with")
             axis.set_title(LABELS.get(metric, metric).replace("\n", " "), fontsize=10)
             axis.spines[:].set_visible(False)
-        caption(figure, f"Mean over n = {_n(n)}{' and its 95 % interval' if n >= 3 else ''}. Framed: decoded as trained. {note}{_lost(results)}")
+        caption(figure, f"Mean over n = {_n(n)}{' and its 95 % interval' if n >= 3 else ''}. Framed: decoded as trained. Brighter: higher. {note}{_lost(results)}")
     return alt_text(figure, f"Samplers in training by decodings, {_n(n)}. {'; '.join(said)}.{_lost(results)}")
 
 
 def training(
-    results: Results, groups: Mapping[str, Sequence[str]], metric: str, labels: Mapping[str, str] | None = None, level: float | None = None, note: str = ""
+    results: Results,
+    groups: Mapping[str, Mapping[str, str]],
+    metric: str,
+    level: float | None = None,
+    note: str = "",
 ) -> Figure:
     """A panel per group: a training metric against updates, a line per condition; triangles: the mask was just refreshed.
 
-    groups: title -> conditions; level: a height marked by a dotted line. Band: 95 % interval over seeds, from three on.
+    groups: title -> {what a line is called: condition}; a name looks the same in every panel. level: a height marked by
+    a dotted line. Band: 95 % interval over seeds, from three on; a logarithmic axis has the geometric mean and no band.
     """
-    labels, curves = labels or {}, results.curves
-    there = set(curves.condition) if metric in curves else set()
-    groups = {t: [c for c in conditions if c in there] for t, conditions in groups.items()}
-    groups = {t: c for t, c in groups.items() if c}
+    table = results.curves
+    there = set(table.condition) if metric in table else set()
+    groups = {t: {name: c for name, c in arms.items() if c in there} for t, arms in groups.items()}
+    groups = {t: arms for t, arms in groups.items() if arms}
     if not groups:
         return _nothing(results, LABELS.get(metric, metric))
+    names = list(dict.fromkeys(name for arms in groups.values() for name in arms))
     n, said = len(results.seeds), []
-    logarithmic = metric.split("/")[-1] in LOGARITHMIC and bool((curves[metric].dropna() > 0).all())
+    logarithmic = metric.split("/")[-1] in LOGARITHMIC and bool((table[metric].dropna() > 0).all())
     with mpl.rc_context(STYLE):
-        figure, axes = _panels(len(groups), min(2, len(groups)), 4.8 if len(groups) > 1 else 8.4, 3.0, sharey=True)
-        for axis, (title, conditions) in zip(axes, groups.items()):
-            for place, condition in enumerate(conditions):
-                own = curves[curves.condition == condition].pivot(index="update", columns="seed", values=metric)
-                mean = np.exp(np.log(own).mean(axis=1)) if logarithmic else own.mean(axis=1)
-                axis.plot(own.index, mean, color=COLORS[place % 8], linestyle=JOINS[place % 8], linewidth=1.6, label=labels.get(condition, condition))
+        columns = min(3 if len(groups) > 4 else 2, len(groups))
+        figure, axes = _panels(len(groups), columns, {1: 8.4, 2: 4.8, 3: 3.2}[columns], 2.4, sharey=True)
+        for number_, (axis, (title, arms)) in enumerate(zip(axes, groups.items())):
+            for name, condition in arms.items():
+                look = names.index(name) % 8
+                grid = table[table.condition == condition].pivot(index="update", columns="seed", values=metric)
+                mean = np.exp(np.log(grid).mean(axis=1)) if logarithmic else grid.mean(axis=1)
+                axis.plot(grid.index, mean, color=COLORS[look], linestyle=JOINS[look], linewidth=1.6)
                 if n >= 3 and not logarithmic:
-                    bounds = [stats.mean_interval(row.dropna()) for _, row in own.iterrows()]
-                    low, high = ([getattr(b, side) if b.low is not None else b.estimate for b in bounds] for side in ("low", "high"))
-                    limits = axis.dataLim.frozen()
-                    axis.fill_between(own.index, low, high, color=COLORS[place % 8], alpha=0.14, linewidth=0)
-                    axis.dataLim.set(limits)
+                    _band(axis, grid, COLORS[look])
                 marks = [u for u in ablations.syncs(results, condition) if u in mean.index]
                 if metric == "objective/score" and marks and len(marks) < len(mean) - 1:
-                    axis.scatter(marks, mean.loc[marks], marker="v", s=42, color=COLORS[place % 8], edgecolor="white", linewidths=0.7, zorder=3)
-                said.append(f"{title} {labels.get(condition, condition)}: {number(mean.iloc[0])} at first, {number(mean.iloc[-1])} at last")
+                    axis.scatter(marks, mean.loc[marks], marker="v", s=42, color=COLORS[look], edgecolor="white", linewidths=0.7, zorder=3)
+                said.append(f"{title} {name}: {number(mean.iloc[0])} at first, {number(mean.iloc[-1])} at last")
             if level is not None:
                 axis.axhline(level, color=INK, linestyle=":", linewidth=1.4)
             if logarithmic:
                 axis.set_yscale("log")
             axis.set_title(title, fontsize=10, loc="left")
-            axis.set_xlabel("update")
             axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-            axis.legend(fontsize=9, loc="best")
-        axes[0].set_ylabel(LABELS.get(metric, metric))
+            if number_ + columns >= len(groups):
+                axis.set_xlabel("update")
+            if number_ % columns == 0:
+                axis.set_ylabel(LABELS.get(metric, metric))
+        if len(names) > 1:
+            handles = [Line2D([], [], color=COLORS[i % 8], linestyle=JOINS[i % 8], label=name) for i, name in enumerate(names)]
+            figure.legend(handles=handles, loc="outside upper center", ncols=_columns(figure, names))
         spread = " Geometric mean." if logarithmic else " Band: 95 % interval." if n >= 3 else ""
         caption(figure, f"Line: mean of n = {_n(n)}.{spread} {note}{_lost(results)}")
     return alt_text(figure, f"{_short(metric)} in training, {_n(n)}. {'; '.join(said)}.{_lost(results)}")
@@ -360,47 +374,59 @@ def _gaps(results: Results, first: str, second: str, metric: str, one: str, othe
 
 def _along(axis: Axes, results: Results, item: Series, metric: str, values: Sequence[float], place: int, among: int) -> str:
     """Draw one series of a sweep; the means in words."""
-    color, marker, shift = COLORS[place % 8], MARKERS[place % 8], (place - (among - 1) / 2) * min(0.14, 0.6 / among)
-    spots, means, said = [], [], []
-    for i, x in enumerate(item.x):
-        found = _numbers(results, item, i, metric)
-        if found is None:
-            continue
-        at = values.index(x) + shift
-        whole = ablations.estimate(found, metric)
-        if not metric.startswith("spread:") and metric != "diverged":
-            axis.scatter(at + _spots(len(found), 0.03), found, s=11, color=color, alpha=0.4, marker=marker, linewidths=0)
-        if whole.low is not None and len(found) >= 3:
-            axis.plot([at, at], [whole.low, whole.high], color=color, linewidth=1.6)
-        spots.append(at)
-        means.append(whole.estimate)
-        said.append(f"{number(whole.estimate)} at {_tick(x)}")
-        if metric in LOGARITHMIC and (found > 0).all():
-            axis.set_yscale("log")
+    shift = (place - (among - 1) / 2) * min(0.14, 0.6 / among)
+    points = [(x, found) for i, x in enumerate(item.x) if (found := _numbers(results, item, i, metric)) is not None]
+    if not points:
+        return ""
+    if metric in LOGARITHMIC and all((found > 0).all() for _, found in points):
+        axis.set_yscale("log")
+    spots = [values.index(x) + shift for x, _ in points]
+    means = _spread(axis, spots, [found for _, found in points], metric, place, "y")
     line = JOINS[place % 8] if item.joined else ""
-    if spots:
-        axis.plot(spots, means, color=color, marker=marker, markersize=6.5, linestyle=line, linewidth=1.2, zorder=3)
-    return ", ".join(said)
+    axis.plot(spots, means, color=COLORS[place % 8], marker=MARKERS[place % 8], markersize=6.5, linestyle=line, linewidth=1.2, zorder=3)
+    return ", ".join(f"{number(mean)} at {_tick(x)}" for mean, (x, _) in zip(means, points))
 
 
-def _dot(axis: Axes, values: np.ndarray, metric: str, y: float, color: str, marker: str, place: int) -> float:
-    """Seeds, mean and interval on a row; the mean."""
-    found = ablations.estimate(values, metric)
+def _spread(axis: Axes, places: Sequence[float], seeds: Sequence[np.ndarray], metric: str, look: int, way: str, color: str = "") -> list[float]:
+    """Seeds and intervals of several points at once (an artist each would be slow); the means. way: y up, x to the right."""
+    color, found = color or COLORS[look % 8], [ablations.estimate(v, metric) for v in seeds]
     if metric != "diverged" and not metric.startswith("spread:"):
-        axis.scatter(values, np.full(len(values), y + 0.13), s=9, color=color, alpha=0.5, linewidths=0)
-    if found.low is not None and len(values) >= 3:
-        axis.plot([found.low, found.high], [y, y], color=color, linewidth=1.8)
-    axis.scatter([found.estimate], [y], s=40, marker=marker, facecolor=color if place == 0 else "white", edgecolor=color, linewidths=1.5, zorder=3)
-    return found.estimate
+        beside = [p + _spots(len(v), 0.03) if way == "y" else np.full(len(v), p + 0.13) for p, v in zip(places, seeds)]
+        xy = (np.concatenate(beside), np.concatenate(seeds))
+        axis.scatter(*(xy if way == "y" else xy[::-1]), s=11, color=color, alpha=0.45, marker=MARKERS[look % 8], linewidths=0)
+    bars = [(p, f.low, f.high) for p, f in zip(places, found) if f.low is not None and f.n >= 3]
+    if bars:
+        (axis.vlines if way == "y" else axis.hlines)(*zip(*bars), color=color, linewidth=1.7)
+    return [f.estimate for f in found]
+
+
+def _rows(axis: Axes, places: Sequence[float], seeds: Sequence[np.ndarray], metric: str, look: int, colors: Sequence[str]) -> list[float]:
+    """Points on rows: seeds, interval, mean (filled for the first look, open for others); the means."""
+    means = []
+    for color in dict.fromkeys(colors):
+        own = [i for i, c in enumerate(colors) if c == color]
+        found = _spread(axis, [places[i] for i in own], [seeds[i] for i in own], metric, look, "x", color)
+        axis.scatter(found, [places[i] for i in own], s=40, marker=MARKERS[look], facecolor=color if look == 0 else "white",
+                     edgecolor=color, linewidths=1.5, zorder=3)  # fmt: skip
+        means += zip(own, found)
+    return [mean for _, mean in sorted(means)]
 
 
 def _path(axis: Axes, points: list[tuple[np.ndarray, np.ndarray]], place: int) -> None:
     """The means of a beta sweep joined in the order of their KL, seeds beside them."""
     color, marker = COLORS[place % 8], MARKERS[place % 8]
-    for kl, values in points:
-        axis.scatter(kl, values, s=11, color=color, marker=marker, alpha=0.4, linewidths=0)
+    axis.scatter(*(np.concatenate(v) for v in zip(*points)), s=11, color=color, marker=marker, alpha=0.45, linewidths=0)
     means = sorted((k.mean(), v.mean()) for k, v in points)
     axis.plot(*zip(*means), color=color, marker=marker, markersize=6.5, linestyle=JOINS[place % 8], linewidth=1.2, zorder=3)
+
+
+def _band(axis: Axes, grid: pd.DataFrame, color: str) -> None:
+    """95 % t interval of each row of grid [update x seed], not stretching the axis."""
+    n = grid.notna().sum(axis=1)
+    half = scipy.stats.t.ppf(0.975, np.maximum(n - 1, 1)) * grid.std(axis=1, ddof=1) / np.sqrt(n)
+    half, mean, limits = half.fillna(0.0), grid.mean(axis=1), axis.dataLim.frozen()
+    axis.fill_between(grid.index, mean - half, mean + half, color=color, alpha=0.14, linewidth=0)
+    axis.dataLim.set(limits)
 
 
 def _panels(count: int, columns: int, width: float, height: float, sharex: bool = False, sharey: bool = False) -> tuple[Figure, list[Axes]]:
@@ -443,9 +469,10 @@ def _n(n: int) -> str:
     return f"{n} seed{'s' if n > 1 else ''}"
 
 
-def _seeds(results: Results) -> str:
-    n = len(results.seeds)
-    return f"Small points: n = {_n(n)}; large: their mean{', with its 95 % interval' if n >= 3 else ' (too few for an interval)'}."
+def _seeds(results: Results, metrics: Sequence[str] = ()) -> str:
+    n, kinds = len(results.seeds), sorted({INTERVAL[m] for m in metrics if m in INTERVAL})
+    interval = f", with its 95 % interval{f' ({join(kinds)})' if kinds else ''}" if n >= 3 else " (too few for an interval)"
+    return f"Small points: n = {_n(n)}; large: their mean{interval}."
 
 
 def _short(metric: str) -> str:

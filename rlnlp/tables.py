@@ -12,7 +12,7 @@ PROMPT_WORDS = 20  # words of a prompt that a report shows at most
 
 def number(value: float) -> str:
     """Three decimals; where that would show nothing but zeros, or very much, two significant digits."""
-    return f"{value:.3f}" if value == 0 or 0.0095 <= abs(value) < 1e4 else f"{value:.1e}"
+    return f"{value:.3f}" if value == 0 or 0.0005 <= abs(value) < 1e4 else f"{value:.1e}"
 
 
 def between(low: float | None, high: float | None) -> str:
