@@ -16,43 +16,27 @@ import csv
 import hashlib
 import io
 import json
-import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
-from rlnlp import curves, effects, stats, unpaired
-from rlnlp.entries import (
-    LOGGED,
-    PARTIAL,
-    YARDSTICK,
-    Claim,
-    ClaimError,
-    Test,
-    conditions_of,
-    load,
-    nearest,
-    published,
-    stated,
-    weights,
-    yardstick_of,
-)
+from rlnlp import effects, stats
+from rlnlp.comparisons import NOT_MEASURED, Component, measure, present, seeds_needed
+from rlnlp.entries import YARDSTICK, Claim, ClaimError, conditions_of, load, nearest, stated
 from rlnlp.runs import atomic_json, atomic_write
 from rlnlp.tables import join
 from rlnlp.tables import markdown as as_markdown
-from rlnlp.verdicts import FAILS, FEW, HOLDS, INCONCLUSIVE, Evidence, adjusted, decide, untestable
+from rlnlp.verdicts import FAILS, FEW, HOLDS, INCONCLUSIVE, adjusted, decide
 from rlnlp.verdicts import combine as combined
 
 AWAITING, ELSEWHERE = "awaiting", "not testable here"
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
 WORDS = (HOLDS, FAILS, INCONCLUSIVE, AWAITING, ELSEWHERE, REPRODUCED, NOT_REPRODUCED)
-NOT_RUN, NOT_MEASURED = "not run here", "not measured"  # of single tests
 FULL_SCALE = "paper"  # the profile whose verdicts are about reproduction
 RULE = (
     "The unit is the seed. A test makes one number per seed from the conditions it names, on the test prompts at the "
@@ -75,49 +59,6 @@ RULE = (
     "addition that no deciding effect is smaller than the one stated beforehand (half the published one where there "
     "is one)."
 )
-
-
-@dataclass(frozen=True)
-class Component:
-    """What one test came to. Raw numbers are in the metric's unit (its logarithm for wobble and gradient norm).
-
-    difference, low, high: mean over seeds and its 1 - alpha interval, raw; effect, effect_low, effect_high: the same in
-    `unit`; yardstick: raw size of one unit; stated: the effect or margin fixed beforehand, in `unit`; sd: of the numbers
-    per seed, raw; p_t: two-sided t (TOST for equality); p_exact: one-sided, in the claimed direction; p_t_holm, p_t_table:
-    p_t after Holm over the claim's deciding tests, and over those of the whole ledger; smaller: shown to be smaller than
-    stated; n_needed: where inconclusive, seeds that would settle the stated effect at that spread; published, ...: the
-    published effect and interval, in `unit`. None: not there.
-    """
-
-    name: str
-    role: str
-    kind: str
-    metric: str
-    decoding: str
-    direction: str
-    unit: str
-    conditions: str
-    word: str
-    stated: float
-    n: int | None = None
-    difference: float | None = None
-    low: float | None = None
-    high: float | None = None
-    yardstick: float | None = None
-    effect: float | None = None
-    effect_low: float | None = None
-    effect_high: float | None = None
-    sd: float | None = None
-    p_t: float | None = None
-    p_t_holm: float | None = None
-    p_t_table: float | None = None
-    p_exact: float | None = None
-    smaller: bool = False
-    n_needed: int | None = None
-    published: float | None = None
-    published_low: float | None = None
-    published_high: float | None = None
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -153,12 +94,6 @@ def rule_hash(claims: Mapping[str, Claim] | None = None) -> str:
     return hashlib.sha256(fixed.encode()).hexdigest()
 
 
-def yardstick(results, metric: str, split: str = "test") -> float | None:
-    """|mean over seeds of (ppo_kl_0 - zero_shot)| of the metric, plain decoding; None where one of them was not measured."""
-    arms = [results.values(condition, yardstick_of(metric), "plain", split) for condition in YARDSTICK]
-    return None if any(a is None for a in arms) else float(abs((arms[0] - arms[1]).mean()))
-
-
 def judge(claim: Claim, results, split: str = "test") -> Verdict:
     """A claim's verdict on the runs of a profile.
 
@@ -174,7 +109,7 @@ def judge(claim: Claim, results, split: str = "test") -> Verdict:
         return Verdict(claim.id, word, (), said, wanted)
     if lacking := lacks(claim, results.params.all_runs):
         raise ClaimError(f"{claim.id}: {results.params.profile} lists it and does not run what it needs: {'; '.join(lacking)}")
-    measured = [_measure(test, claim, results, split) for test in claim.tests]
+    measured = [measure(test, claim, results, split) for test in claim.tests]
     decides = [i for i, (c, found) in enumerate(measured) if c.role == "decides" and found is not None]
     if not decides:
         return Verdict(claim.id, INCONCLUSIVE, tuple(c for c, _ in measured), f"Inconclusive: nothing was measured ({split}).")
@@ -189,7 +124,7 @@ def judge(claim: Claim, results, split: str = "test") -> Verdict:
                 found = replace(found, **{side: getattr(fair[i], side)})
             component = replace(component, word=decide(found), p_t_holm=p_holm.get(i))
             if component.word == INCONCLUSIVE and split == "test":
-                component = replace(component, n_needed=_seeds_needed(component))
+                component = replace(component, n_needed=seeds_needed(component))
         components.append(component)
     word = decide(combined(parts, claim.decided_by))
     lacking: tuple[str, ...] = ()
@@ -220,7 +155,7 @@ def lacks(claim: Claim, runs: Mapping[str, Any]) -> list[str]:
     """What a profile with these runs (condition: entry) would have to add for the claim's deciding tests; empty: nothing."""
     lacking: dict[str, None] = {}
     for test in claim.deciding:
-        here, said = _present(test, runs)
+        here, said = present(test, runs)
         if said:
             lacking[said] = None
         for condition, decoding in (test.split(term) for arm in here for terms in arm for term in terms):
@@ -391,163 +326,13 @@ def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[
     return rows
 
 
-# one test ------------------------------------------------------------------------------------------------------------
-
-
-def _present(test: Test, runs: Mapping[str, Any]) -> tuple[list[list[dict[str, float]]], str]:
-    """The terms of each arm whose conditions are all listed, and what lacks for the test ("" if nothing does)."""
-    arms = [[t for t in arm if all(test.split(term)[0] in runs for term in t)] for arm in test.arms]
-    said = []
-    for here, arm in zip(arms, test.arms):
-        gone = sorted({c for terms in arm for c in (test.split(term)[0] for term in terms) if c not in runs})
-        short = (test.at_least or len(arm)) - len(here)
-        if short > 0 and test.kind in PARTIAL and len(gone) > short:
-            said.append(f"{short} of the runs {join(gone, ' or ')}")
-        elif short > 0:
-            said.append(f"the run{'s' * (len(gone) > 1)} {join(gone)}")
-    return arms, join(said)
-
-
-def _measure(test: Test, claim: Claim, results, split: str) -> tuple[Component, Evidence | None]:
-    """A test's numbers, and its evidence before any adjustment (None where it was not made)."""
-    arms, said = _present(test, results.params.all_runs)
-    there = published(test, claim)
-    component = Component(
-        name=test.name, role=test.role, kind=test.kind, metric=test.metric, decoding=test.decoding, direction=test.direction,
-        unit=test.unit, conditions=" ".join(dict.fromkeys(term for arm in arms for t in arm for term in t)), word=NOT_RUN,
-        stated=stated(test, claim), published=there and there.effect, published_low=there and there.low,
-        published_high=there and there.high,
-    )  # fmt: skip
-    if said:  # of a test beside: `judge` has seen to those that decide
-        return replace(component, note=f"needs {said}"), None
-    if not results.independent(test.metric):
-        return replace(component, word=NOT_MEASURED, note="the model that was brought is its own evaluator"), None
-    unit = yardstick(results, test.metric, split) if test.unit == "yardsticks" else 1.0
-    metrics = (test.metric, "kl_deployed") if test.kind in ("matched", "frontier") else (test.metric,)
-    terms = dict.fromkeys(term for arm in arms for t in arm for term in t)
-
-    def of(term: str, metric: str) -> np.ndarray | None:
-        condition, decoding = test.split(term)
-        return results.values(condition, metric, decoding, split)
-
-    values = {metric: {term: of(term, metric) for term in terms} for metric in metrics}
-    gone = [f"{metric} of {term}" for metric, found in values.items() for term, v in found.items() if v is None]
-    if gone or unit is None:
-        gone = join(gone or [f"{yardstick_of(test.metric)} of {' or '.join(YARDSTICK)}"])
-        if split == "test" and test.role == "decides":
-            raise ClaimError(f"{claim.id}: {test.name}: the runs of {results.params.profile} have no {gone} ({split} prompts)")
-        return replace(component, word=NOT_MEASURED, note=f"no {gone}"), None
-    if why := _unusable(test, values, unit):
-        return replace(component, n=len(results.seeds), note=why), Evidence(1.0, 1.0, 1.0, 1.0, stats.ALPHA)
-    if test.metric in LOGGED:
-        values[test.metric] = {term: np.log(v) for term, v in values[test.metric].items()}
-    made = {metric: [np.array([_sum(t, found) for t in arm]) for arm in arms] for metric, found in values.items()}
-    if test.kind == "spread":
-        return _spread(test, component, *(_sum(side, values[test.metric]) for side in (test.terms, test.against)))
-    if test.kind == "fraction":
-        return _fraction(test, component, *made[test.metric])
-    if test.kind == "peak":
-        return _peak(test, component, made[test.metric][0], _levels(test, arms), unit)
-    if test.kind == "trend":
-        d = curves.contrast(made[test.metric][0], weights("trend", _levels(test, arms)))
-    elif test.kind == "contrast":
-        d = made[test.metric][0][0]
-    else:
-        compare = curves.matched_kl if test.kind == "matched" else curves.frontier_difference
-        found = compare(*(v for arm in zip(made["kl_deployed"], made[test.metric]) for v in arm))
-        if found.without_overlap:
-            note = f"no KL in common in seed {join([str(results.seeds[i]) for i in found.without_overlap])}"
-            return replace(component, n=len(results.seeds), note=note), Evidence(1.0, 1.0, 1.0, 1.0, stats.ALPHA)
-        d = found.differences
-    return _paired(test, component, d, unit)
-
-
-def _sum(terms: Mapping[str, float], values: Mapping[str, np.ndarray]) -> np.ndarray:
-    """[n seeds]"""
-    return sum(weight * values[term] for term, weight in terms.items())
-
-
-def _levels(test: Test, arms) -> list[float]:
-    """x of the points that the profile runs."""
-    return [x for x, terms in zip(test.points, test.arms[0]) if terms in arms[0]]
-
-
-def _unusable(test: Test, values: Mapping[str, Mapping[str, np.ndarray]], unit: float) -> str:
-    """Why these numbers cannot be compared as the test says; "" if they can."""
-    if unit == 0:
-        return f"no yardstick: {YARDSTICK[0]} and {YARDSTICK[1]} have the same {yardstick_of(test.metric)}"
-    low = [term for term, v in values[test.metric].items() if test.metric in LOGGED and (v <= 0).any()]
-    return f"no logarithm: {test.metric} of {join(low)} is not above 0" if low else ""
-
-
-def _paired(test: Test, component: Component, d: np.ndarray, unit: float) -> tuple[Component, Evidence]:
-    """d [n seeds] against 0, or against the margin."""
-    bound = component.stated * unit
-    near = stats.equivalence(d, bound)
-    if test.direction == "equal":
-        return _filled(component, d, (near.difference, near.low_wide, near.high_wide), unit, near.p, None), near.evidence
-    found = stats.one_sample(d, test.direction)
-    evidence = found.evidence
-    if evidence.testable and decide(evidence) != HOLDS and near.p < max(evidence.p_against, evidence.exact_against):
-        evidence = replace(evidence, p_against=near.p, exact_against=0.0)  # smaller than stated is against the claim too
-    component = _filled(component, d, (found.difference, found.low, found.high), unit, found.p_two_sided, found.p_permutation)
-    return replace(component, smaller=near.equivalent), evidence
-
-
-def _peak(test: Test, component: Component, values: np.ndarray, levels: list[float], unit: float) -> tuple[Component, Evidence]:
-    """values [k conditions, n seeds]"""
-    d = curves.contrast(values, weights("peak", levels))
-    height, evidence = stats.one_sample(d, "greater"), curves.peak(values, levels).evidence
-    exact = evidence.exact_for if evidence.testable else None
-    span = (height.difference, height.low, height.high)
-    return _filled(component, d, span, unit, evidence.p_for, exact), evidence
-
-
-def _spread(test: Test, component: Component, first: np.ndarray, second: np.ndarray) -> tuple[Component, Evidence]:
-    if len(first) < 2:
-        return replace(component, n=len(first)), untestable(stats.ALPHA)
-    found = unpaired.brown_forsythe(first, second, test.direction)
-    ratio = found.log_ratio if math.isfinite(found.log_ratio) else None
-    return _filled(component, first, (ratio, found.low, found.high), 1.0, found.p_two_sided, None), found.evidence
-
-
-def _fraction(test: Test, component: Component, first: np.ndarray, second: np.ndarray) -> tuple[Component, Evidence]:
-    counts = [(round(float(arm.sum())), arm.size) for arm in (first, second)]
-    found = unpaired.fisher(*counts[0], *counts[1], test.direction)
-    component = _filled(component, first[0], (found.estimate, None, None), 1.0, None, found.p)
-    return replace(component, note=" against ".join(f"{k} of {n} runs" for k, n in counts)), found.evidence
-
-
-def _filled(component: Component, d: np.ndarray, span: tuple, unit: float, p_t, p_exact) -> Component:
-    """d [n seeds]: what the spread is of; span: difference, low, high, raw."""
-    scaled = [None if v is None else v / unit for v in span]
-    return replace(
-        component, n=len(d), difference=span[0], low=span[1], high=span[2], yardstick=unit,
-        effect=scaled[0], effect_low=scaled[1], effect_high=scaled[2], p_t=p_t, p_exact=p_exact,
-        sd=float(d.std(ddof=1)) if len(d) > 1 and np.ptp(d) else 0.0,
-    )  # fmt: skip
-
-
-def _seeds_needed(component: Component) -> int | None:
-    """Seeds that would settle the stated effect at the spread seen; None where that is not known or no number is enough."""
-    c = component
-    if c.kind == "fraction" or c.yardstick is None or c.n < 2:
-        return None
-    if c.kind == "spread":
-        needed = effects.n_needed_spread(c.stated)
-    else:
-        count = effects.n_needed_equivalence if c.direction == "equal" else effects.n_needed
-        needed = count(c.stated * c.yardstick, c.sd)
-    return max(int(needed), effects.fewest_seeds()) if math.isfinite(needed) else None
+# words ---------------------------------------------------------------------------------------------------------------
 
 
 def _holm(p_values: Sequence[float | None]) -> list[float | None]:
     known = [p for p in p_values if p is not None]
     fair = iter(stats.holm(known))
     return [None if p is None else next(fair) for p in p_values]
-
-
-# words ---------------------------------------------------------------------------------------------------------------
 
 
 def _too_small(c: Component) -> bool:

@@ -1,0 +1,733 @@
+"""The ledger on synthetic results whose truth is planted, and the shipped claims.yaml itself."""
+
+import csv
+import dataclasses
+import json
+import math
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from ruamel.yaml import YAML
+from scipy import stats as scipy_stats
+
+from rlnlp import claims, comparisons, effects, entries
+from rlnlp.claims import AWAITING, ELSEWHERE, NOT_REPRODUCED, REPRODUCED, RULE
+from rlnlp.comparisons import NOT_MEASURED, NOT_RUN
+from rlnlp.entries import METRICS, ClaimError
+from rlnlp.results import Results
+from rlnlp.verdicts import FAILS, HOLDS, INCONCLUSIVE, decide
+
+ROOT = Path(__file__).parent.parent
+SHIPPED = claims.load(ROOT / "claims.yaml")
+FIVE = (1, 2, 3, 4, 5)
+PROSE = "the sentence is long enough"
+NOISE = np.array([0.4, -0.3, 0.1, 0.5, -0.7])  # per seed, mean 0
+
+
+def results(values, seeds=FIVE, profile="mini", runs=None, missing=(), model="", half=None) -> Results:
+    """Results of {condition: {metric: number, per-seed list, or {decoding: ...}}}; half: the same at half the budget."""
+    rows = []
+    for split, conditions in (("test", values), ("half", half if half is not None else values)):
+        for condition, metrics in conditions.items():
+            decodings = {d for v in metrics.values() if isinstance(v, dict) for d in v} | {"plain"}
+            for decoding in sorted(decodings):
+                for i, seed in enumerate(seeds):
+                    row = {"condition": condition, "algorithm": "ppo", "kl_coef": 0.0, "kl_target": 0.0, "updates": 5,
+                           "seed": seed, "split": split, "decoding": decoding}  # fmt: skip
+                    for metric, value in metrics.items():
+                        value = value.get(decoding) if isinstance(value, dict) else value
+                        row[metric] = None if value is None else float(np.broadcast_to(value, len(seeds))[i])
+                    rows.append(row)
+    named = {c: {"algorithm": "ppo"} for c in values} if runs is None else runs
+    params = SimpleNamespace(
+        seeds=list(seeds), profile=profile, all_runs=named, continued={}, claims=[], bring=SimpleNamespace(model=model)
+    )
+    lost = {c: f"{c}: no such file" for c in missing}
+    return Results(params, pd.DataFrame(rows), pd.DataFrame(), {}, {}, {}, {}, {}, lost)
+
+
+def entry(*tests, **more) -> dict:
+    """The entry of a claim, as claims.yaml has it."""
+    return {
+        "claim": PROSE, "source": {"paper": "a paper", "section": "1"}, "report": "none", "traps": "none",
+        **({"tests": list(tests), "decided_by": "all"} if tests else {}), **more,
+    }  # fmt: skip
+
+
+def contrast(first="ppo_gamma_100", second="ppo_gamma_095", **more) -> dict:
+    return {"name": first, "kind": "contrast", "metric": "score", "direction": "greater", "effect": 0.1,
+            "terms": {first: 1, second: -1}, **more}  # fmt: skip
+
+
+def claim(*tests, **more) -> claims.Claim:
+    return claims.Claim.model_validate({"id": "Z01", **entry(*tests, **more)})
+
+
+def arms(effect, spread=0.02, metric="score", **more) -> dict:
+    """A yardstick of 0.5, and ppo_gamma_100 that lies `effect` raw above ppo_gamma_095."""
+    base = 0.3 + 0.1 * NOISE  # what draws differ by, the same in every arm
+    return {
+        "zero_shot": {metric: base}, "ppo_kl_0": {metric: base + 0.5}, "ppo_gamma_095": {metric: base},
+        "ppo_gamma_100": {metric: base + effect + spread * NOISE}, **more,
+    }  # fmt: skip
+
+
+def write_yaml(path: Path, content: dict) -> Path:
+    with open(path, "w", encoding="utf-8") as file:
+        YAML().dump(content, file)
+    return path
+
+
+def said(path: Path) -> str:
+    with pytest.raises(ClaimError) as error:
+        claims.load(path)
+    return str(error.value)
+
+
+# the shipped file ----------------------------------------------------------------------------------------------------
+
+TESTABLE = {"P01", "P02", "P03", "P04", "P05", "P09", "P10", "P18", "P19", "P20", "P21", "P22", "P23", "P24", "P25", "P26",
+            "P27", "P37", "P39", "P40", "P42"}  # fmt: skip
+CANONICAL = {
+    "zero_shot", "bandit", "base_dropout_000", "nlpo_sync_1", "nlpo_sync_2", "nlpo_sync_8", "nlpo_initial", "nlpo_random",
+    "nlpo_min_100", "mismatch_top_p", "supervised", "supervised_10", "supervised_50", "supervised_long", "ppo_long",
+    "filtered_10", "best_of_n_10", "filtered", "best_of_n", "sup_ppo", "sup_nlpo", "ppo_top_k", "ppo_temperature",
+    *(f"{a}_kl_{b}" for a in ("ppo", "nlpo") for b in ("0", "small", "default", "large")),
+    *(f"{a}_target_{t}" for a in ("ppo", "nlpo") for t in ("tiny", "low", "mid", "high")),
+    *(f"{a}_gamma_{g}{s}" for a in ("ppo", "nlpo") for g in ("050", "090", "095", "100") for s in ("", "_kl_0", "_kl_small", "_kl_large")),
+    *(f"ppo_top_p{s}" for s in ("", "_kl_0", "_kl_small", "_kl_large")),
+    *(f"{b}dropout_{m}_{r}" for b in ("", "base_") for m in ("update", "independent", "same") for r in ("005", "010", "020")),
+    *(f"nlpo_p_{p}" for p in ("010", "020", "030", "040", "050", "060", "070", "080", "095", "099", "100")),
+    *(f"{a}labels_{n}" for a in ("", "nlpo_") for n in ("0", "10", "50")),
+    *(f"{a}_{n}" for a in ("vocabulary", "zero_shot") for n in ("50", "150", "400")),
+}  # fmt: skip
+
+
+def test_every_claim_of_both_papers_is_there_and_nothing_else():
+    assert list(SHIPPED) == [f"P{i:02d}" for i in range(1, 43)] + [f"C{i:02d}" for i in range(1, 19)]
+    assert {name for name, c in SHIPPED.items() if c.tests} == TESTABLE
+
+
+def test_every_condition_named_is_a_canonical_one():
+    named = {c for entry in SHIPPED.values() for c in claims.conditions_of(entry)}
+    assert named - CANONICAL == set()
+    assert {"ppo_kl_0", "nlpo_random", "base_dropout_update_010", "sup_nlpo"} <= named
+
+
+def test_the_same_published_row_has_the_same_numbers_in_every_claim():
+    """A row is named by its table, so a number copied wrongly into one claim shows."""
+    seen: dict[str, dict] = {}
+    for name, known in SHIPPED.items():
+        for row, cells in known.published.items():
+            if name.startswith("P") and row.startswith("T"):
+                for column, cell in cells.items():
+                    assert seen.setdefault(row, {}).setdefault(column, cell) == cell, f"{name}: {row}: {column}"
+    same = {"T5 PPO 0.5": "T6 PPO 0.95", "T5 NLPO 1.0": "T6 NLPO 0.95"}  # the tables repeat these rows
+    for one, other in same.items():
+        assert all(seen[one][c] == seen[other][c] for c in ("score", "perplexity"))
+    assert seen["T8 p 0.9"]["score"] == seen["T8 mu 20"]["score"] == seen["T7 NLPO 1.0"]["score"] == [0.637, 0.013]
+
+
+@pytest.mark.parametrize(
+    "name, test, effect, low, high",
+    [  # from Table 5: difference of means over the yardstick, and Welch intervals computed apart from this code
+        ("P01", "ppo score", 0.242, 0.193, 0.291),
+        ("P01", "nlpo score", 0.222, 0.172, 0.272),
+        ("P04", "each with its own decoding", 0.032, 0.003, 0.061),
+    ],
+)
+def test_published_effects_are_in_yardsticks_with_welch_intervals(name, test, effect, low, high):
+    found = entries.published(next(t for t in SHIPPED[name].tests if t.name == test), SHIPPED[name])
+    assert (found.effect * 0.358, found.low * 0.358, found.high * 0.358) == pytest.approx((effect, low, high), abs=6e-4)
+
+
+def test_published_perplexity_is_compared_on_its_logarithm():
+    found = entries.published(next(t for t in SHIPPED["P20"].tests if t.name == "ppo human perplexity"), SHIPPED["P20"])
+    assert found.effect == pytest.approx(math.log(41.035 / 33.497) / math.log(40.65 / 32.171))
+    assert 0 < found.low < found.effect < found.high
+
+
+def test_a_published_interval_is_that_of_welch():
+    test = contrast(effect="half", published={"a": 1, "b": -1})
+    known = claim(test, published={"a": {"score": [0.637, 0.013], "n": 5}, "b": {"score": [0.605, 0.023], "n": 5}})
+    found = entries.published(known.tests[0], known)
+    reference = scipy_stats.ttest_ind_from_stats(0.637, 0.013, 5, 0.605, 0.023, 5, equal_var=False)
+    t, low = reference.statistic, found.low * 0.358
+    assert found.effect == pytest.approx(0.032 / 0.358)
+    # p of the interval's own end: the difference from it is as far as alpha allows
+    freedom = (0.013**2 + 0.023**2) ** 2 / (0.013**4 + 0.023**4) * 4
+    assert low == pytest.approx(0.032 - scipy_stats.t.ppf(0.975, freedom) * 0.032 / t)
+
+
+def test_published_numbers_without_spread_or_seeds_have_no_interval():
+    known = claim(contrast(published={"a": 1, "b": -1}), published={"a": {"score": 0.6}, "b": {"score": [0.5, 0.1], "n": 5}})
+    assert entries.published(known.tests[0], known) == entries.Found(pytest.approx(0.1 / 0.358), None, None)
+
+
+def test_a_published_trend_is_the_change_over_the_range_and_a_peak_the_height_of_the_middle():
+    points = {0: "ppo_target_low", 1: "ppo_target_mid", 2: "ppo_target_high"}
+    rows = {k: {"score": v} for k, v in (("a", 0.1), ("b", 0.3), ("c", 0.2))}
+    common = {"name": "t", "metric": "score", "direction": "greater", "effect": 0.1, "points": points,
+              "published": {"a": 0, "b": 1, "c": 2}}  # fmt: skip
+    trend, peak = (claim({**common, "kind": kind}, published=rows) for kind in ("trend", "peak"))
+    assert entries.published(trend.tests[0], trend).effect == pytest.approx(0.1 / 0.358)
+    assert entries.published(peak.tests[0], peak).effect == pytest.approx(0.15 / 0.358)  # 0.3 above the mean of the ends
+
+
+def test_every_test_states_an_effect_above_zero_in_the_claimed_direction():
+    for name, known in SHIPPED.items():
+        for test in known.tests:
+            assert entries.stated(test, known) > 0
+            if test.effect == "half":
+                found = entries.published(test, known)
+                assert math.copysign(1, found.effect) == (1 if test.direction == "greater" else -1), f"{name} {test.name}"
+
+
+def test_weights_of_contrasts_sum_to_zero():
+    for name, known in SHIPPED.items():
+        for test in known.tests:
+            if test.kind == "contrast":
+                assert sum(test.terms.values()) == pytest.approx(0, abs=1e-8), f"{name} {test.name}"
+
+
+def test_interactions_do_not_see_what_training_or_decoding_does_alone():
+    """P24: adding a constant to a row (training sampler) or a column (decoding) changes no deciding number."""
+    square = SHIPPED["P24"].tests[0]
+    cells = {square.split(term): w for term, w in square.terms.items()}
+    assert len(cells) == 16
+    for axis in (0, 1):
+        for level in {key[axis] for key in cells}:
+            assert sum(w for key, w in cells.items() if key[axis] == level) == pytest.approx(0, abs=1e-8)
+
+
+@pytest.mark.parametrize("path", ["params.yaml", "profiles/full/params.yaml"])
+def test_the_profiles_run_what_their_claims_need(path):
+    values = YAML(typ="safe", pure=True).load((ROOT / path).read_text(encoding="utf-8"))
+    runs = {**values["runs"], **(values.get("continued") or {})}
+    assert {name: claims.lacks(SHIPPED[name], runs) for name in values["claims"]} == {name: [] for name in values["claims"]}
+
+
+# the words -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "effect, spread, word",
+    [(0.3, 0.02, HOLDS), (-0.3, 0.02, FAILS), (0.0, 0.02, FAILS), (0.05, 0.2, INCONCLUSIVE), (0.0, 0.5, INCONCLUSIVE)],
+)
+def test_planted_effects_give_the_right_word(effect, spread, word):
+    """True, reversed, shown to be smaller than stated (0.1 yardsticks = 0.05), and two that are open."""
+    verdict = claims.judge(claim(contrast()), results(arms(effect, spread)))
+    assert verdict.word == word
+    (component,) = verdict.components
+    assert component.word == word
+    assert component.difference == pytest.approx(effect)
+    assert component.effect == pytest.approx(effect / 0.5)
+    assert component.yardstick == pytest.approx(0.5)
+    assert component.n == 5
+    assert verdict.sentence.startswith(word.capitalize())
+
+
+def test_a_small_effect_that_is_certain_holds_and_says_so():
+    verdict = claims.judge(claim(contrast()), results(arms(0.02, 0.002)))
+    assert verdict.word == HOLDS
+    assert verdict.components[0].smaller
+    assert "smaller than stated beforehand" in verdict.sentence
+
+
+def test_words_keep_their_error_rates():
+    """500 claims without an effect, and 500 whose effect is the stated one: wrong words no more often than alpha says."""
+    rng = np.random.default_rng(0)
+    (component,) = claims.judge(claim(contrast()), results(arms(0.3))).components
+    test, unit = claim(contrast()).tests[0], 0.5
+
+    def words(truth: float, spread: float) -> list[str]:
+        d = truth + spread * rng.normal(size=(500, 5))
+        return [decide(comparisons._paired(test, component, row, unit)[1]) for row in d]
+
+    slack = 3 * math.sqrt(0.05 * 0.95 / 500)
+    for spread in (0.02, 0.2):
+        assert words(0.0, spread).count(HOLDS) / 500 <= 0.025 + slack  # one side of a two-sided test
+        assert words(0.05, spread).count(FAILS) / 500 <= 0.05 + slack
+    assert words(0.0, 0.02).count(FAILS) / 500 > 0.8  # and no effect is found out where the spread allows
+    assert words(0.2, 0.05).count(HOLDS) / 500 > 0.8
+
+
+def test_equality_holds_within_the_margin_and_fails_beyond_it():
+    known = claim({**contrast(), "direction": "equal", "effect": None, "margin": 0.1})
+    assert claims.judge(known, results(arms(0.0, 0.02))).word == HOLDS
+    assert claims.judge(known, results(arms(0.2, 0.02))).word == FAILS
+    verdict = claims.judge(known, results(arms(0.04, 0.2)))
+    assert verdict.word == INCONCLUSIVE
+    assert verdict.components[0].n_needed > 5
+
+
+def test_fewer_seeds_than_alpha_needs_are_refused():
+    verdict = claims.judge(claim(contrast()), results(_cut(arms(0.3), 4), seeds=(1, 2, 3, 4)))
+    assert verdict.word == ELSEWHERE
+    assert verdict.lacks == ("at least 5 seeds (here 4)",)
+    assert claims.judge(claim(contrast()), results(_cut(arms(0.3), 1), seeds=(1,))).word == ELSEWHERE
+
+
+def _cut(values, n):
+    return {c: {m: v[:n] for m, v in metrics.items()} for c, metrics in values.items()}
+
+
+def two(**more):
+    return [contrast(), contrast("nlpo_gamma_100", "nlpo_gamma_095", name="second", **more)]
+
+
+@pytest.mark.parametrize(
+    "how, first, second, word",
+    [
+        ("all", (0.3, 0.02), (0.3, 0.02), HOLDS),
+        ("all", (0.3, 0.02), (0.0, 0.5), INCONCLUSIVE),
+        ("all", (0.3, 0.02), (-0.3, 0.02), FAILS),  # one needed part is refuted
+        ("any", (0.3, 0.02), (-0.3, 0.02), HOLDS),
+        ("any", (0.0, 0.5), (-0.3, 0.02), INCONCLUSIVE),
+        ("any", (-0.3, 0.02), (-0.3, 0.02), FAILS),
+    ],
+)
+def test_several_parts(how, first, second, word):
+    values = arms(*first)
+    base = values["ppo_gamma_095"]["score"]
+    values |= {"nlpo_gamma_095": {"score": base}, "nlpo_gamma_100": {"score": base + second[0] + second[1] * NOISE[::-1]}}
+    assert claims.judge(claim(*two(), decided_by=how), results(values)).word == word
+
+
+def test_holm_is_over_the_claims_own_deciding_tests_and_again_over_the_table():
+    values = arms(0.3, 0.2)
+    base = values["ppo_gamma_095"]["score"]
+    values |= {"nlpo_gamma_095": {"score": base}, "nlpo_gamma_100": {"score": base + 0.3 + 0.1 * NOISE}}
+    known = claim(*two(), contrast(name="third", role="beside"))
+    here = results(values)
+    first, second, beside = claims.judge(known, here).components
+    assert (first.p_t_holm, second.p_t_holm) == pytest.approx((max(first.p_t, 2 * second.p_t), 2 * second.p_t))
+    assert beside.p_t_holm is None
+    rows = claims.ledger({"Z01": known, "Z02": known}, here, ["Z01", "Z02"])
+    smallest = [row["components"][1]["p_t_table"] for row in rows]
+    assert smallest == pytest.approx([4 * second.p_t, 4 * second.p_t])
+    assert rows[0]["components"][2]["p_t_table"] is None
+
+
+def test_a_test_that_stands_beside_does_not_change_the_word_but_is_named_when_it_disagrees():
+    against = contrast(name="the control", role="beside", direction="less")
+    verdict = claims.judge(claim(contrast(), against), results(arms(0.3)))
+    assert verdict.word == HOLDS
+    assert verdict.components[1].word == FAILS
+    assert "the opposite: the control +0.60" in verdict.sentence
+
+
+def test_the_n_that_would_settle_it_is_that_of_the_stated_effect_at_the_spread_seen():
+    values = arms(0.05, 0.2)
+    verdict = claims.judge(claim(contrast()), results(values))
+    spread = (values["ppo_gamma_100"]["score"] - values["ppo_gamma_095"]["score"]).std(ddof=1)
+    assert verdict.n_needed == effects.n_needed(0.05, spread) > 5
+    assert f"About {verdict.n_needed} seeds" in verdict.sentence
+    assert claims.judge(claim(contrast()), results(arms(0.3))).n_needed is None
+
+
+def test_on_paper_the_words_are_others_and_small_effects_are_not_reproduced():
+    assert claims.judge(claim(contrast()), results(arms(0.3), profile="paper")).word == REPRODUCED
+    assert claims.judge(claim(contrast()), results(arms(-0.3), profile="paper")).word == NOT_REPRODUCED
+    assert claims.judge(claim(contrast()), results(arms(0.02, 0.002), profile="paper")).word == INCONCLUSIVE
+
+
+def test_claims_without_tests_say_what_they_wait_for_or_need():
+    here = results(arms(0.3))
+    waiting = claims.judge(claim(awaiting=["dqn", "rloo"]), here)
+    needing = claims.judge(claim(needs=["human raters"]), here)
+    assert (waiting.word, waiting.lacks, waiting.sentence) == (AWAITING, ("dqn", "rloo"), "Awaiting: dqn; rloo.")
+    assert (needing.word, needing.sentence) == (ELSEWHERE, "Not testable here: needs human raters.")
+
+
+# kinds of tests ------------------------------------------------------------------------------------------------------
+
+
+def test_decodings_can_differ_between_the_arms():
+    values = arms(0.0)
+    base = values["ppo_gamma_095"]["score"]
+    values["ppo_top_p"] = {"score": {"plain": base, "own": base + 0.2}}
+    own = {**contrast(), "terms": {"ppo_top_p@own": 1, "ppo_gamma_095": -1}}
+    assert claims.judge(claim(own), results(values)).components[0].difference == pytest.approx(0.2)
+
+
+POINTS = {0: "ppo_target_low", 1: "ppo_target_mid", 3: "ppo_target_high"}
+
+
+def sweep(*levels, spread=0.01) -> dict:
+    values = arms(0.0)
+    base = values["zero_shot"]["score"]
+    return values | {c: {"score": base + level + spread * np.roll(NOISE, i)} for i, (c, level) in enumerate(zip(POINTS.values(), levels))}
+
+
+def points(kind, **more) -> dict:
+    return {"name": kind, "kind": kind, "metric": "score", "direction": "greater", "effect": 0.1, "points": POINTS, **more}
+
+
+def test_a_trend_is_the_change_over_the_whole_range_of_x():
+    (component,) = claims.judge(claim(points("trend")), results(sweep(0.0, 0.1, 0.3, spread=0))).components
+    assert component.difference == pytest.approx(0.3)
+    assert component.word == HOLDS
+
+
+def test_a_trend_takes_the_points_that_the_profile_lists_and_no_fewer_than_it_says():
+    values = sweep(0.0, 0.1, 0.3, spread=0)
+    del values["ppo_target_mid"]
+    (component,) = claims.judge(claim(points("trend", at_least=2)), results(values)).components
+    assert component.conditions == "ppo_target_low ppo_target_high"
+    assert component.difference == pytest.approx(0.3)
+    with pytest.raises(ClaimError, match="needs: the run ppo_target_mid"):
+        claims.judge(claim(points("trend", at_least=3)), results(values))
+
+
+def test_a_listed_point_without_results_is_not_left_out():
+    values = sweep(0.0, 0.1, 0.3)
+    runs = {c: {} for c in values}
+    del values["ppo_target_mid"]
+    with pytest.raises(ClaimError, match="score of ppo_target_mid"):
+        claims.judge(claim(points("trend", at_least=2)), results(values, runs=runs))
+
+
+@pytest.mark.parametrize("levels, word", [((0.0, 0.3, 0.0), HOLDS), ((0.3, 0.0, 0.3), FAILS), ((0.0, 0.1, 0.3), FAILS)])
+def test_a_peak_needs_both_sides(levels, word):
+    (component,) = claims.judge(claim(points("peak")), results(sweep(*levels))).components
+    assert component.word == word
+
+
+def curve(heights, kls) -> list[dict]:
+    return [{"score": h + 0.001 * NOISE, "kl_deployed": k + 0.001 * abs(NOISE)} for h, k in zip(heights, kls)]
+
+
+@pytest.mark.parametrize("kind", ["matched", "frontier"])
+def test_curves_are_compared_where_their_kl_is_equal(kind):
+    """NLPO scores higher at every beta only because it spends more KL: no difference at equal KL, then one of 0.1."""
+    kls, betas = np.array([0.1, 0.2, 0.4, 0.8]), ("large", "default", "small", "0")
+    test = {"name": kind, "kind": kind, "metric": "score", "direction": "greater", "effect": 0.1, "at_least": 4,
+            "first": [f"nlpo_kl_{b}" for b in betas], "second": [f"ppo_kl_{b}" for b in betas]}  # fmt: skip
+    values = dict(zip(test["second"], curve(kls, kls))) | {"zero_shot": {"score": 0.3, "kl_deployed": 0.0}}
+    equal = values | dict(zip(test["first"], curve(kls * 1.5, kls * 1.5)))
+    better = values | dict(zip(test["first"], curve(kls * 1.5 + 0.1, kls * 1.5)))
+    assert claims.judge(claim(test), results(equal)).components[0].difference == pytest.approx(0, abs=0.01)
+    (component,) = claims.judge(claim(test), results(better)).components
+    assert component.difference == pytest.approx(0.1, abs=0.01)
+    assert component.word == HOLDS
+    apart = values | dict(zip(test["first"], curve(kls, kls + 2)))
+    verdict = claims.judge(claim(test), results(apart))
+    assert verdict.word == INCONCLUSIVE
+    assert "no KL in common" in verdict.sentence
+
+
+def test_a_curve_of_fewer_than_four_betas_is_refused():
+    with pytest.raises(ClaimError, match="takes 4 conditions"):
+        _checked({"name": "m", "kind": "matched", "metric": "score", "direction": "greater", "effect": 0.1, "at_least": 3,
+                  "first": ["nlpo_kl_0"] * 4, "second": ["ppo_kl_0"] * 4})  # fmt: skip
+
+
+def test_spread_over_seeds_takes_out_what_draws_differ_by():
+    """Both arms differ by draw; beyond that the first is far steadier."""
+    wide = np.array([-2.0, -1.9, 0.0, 1.9, 2.0])
+    values = arms(0.0)
+    values["ppo_gamma_100"] = {"score": values["zero_shot"]["score"] + 0.001 * wide}
+    values["ppo_gamma_095"] = {"score": values["zero_shot"]["score"] + wide}
+    test = {"name": "s", "kind": "spread", "metric": "score", "direction": "less", "effect": 0.22,
+            "terms": {"ppo_gamma_100": 1, "zero_shot": -1}, "against": {"ppo_gamma_095": 1, "zero_shot": -1}}  # fmt: skip
+    (component,) = claims.judge(claim(test), results(values)).components
+    assert component.word == HOLDS
+    assert component.difference == component.effect == pytest.approx(-math.log(1000))
+    assert component.unit == "log ratio of spreads"
+    assert claims.judge(claim({**test, "direction": "greater"}), results(values)).word == FAILS
+
+
+def test_shares_of_runs_are_counted():
+    test = {"name": "f", "kind": "fraction", "metric": "diverged", "direction": "greater", "effect": 0.5, "at_least": 1,
+            "first": ["dropout_update_010", "dropout_update_020"], "second": ["ppo_kl_default"]}  # fmt: skip
+    values = {"dropout_update_010": {"diverged": [1, 1, 1, 1, 0]}, "ppo_kl_default": {"diverged": 0}}
+    (component,) = claims.judge(claim(test), results(values)).components
+    assert (component.effect, component.note) == (pytest.approx(0.8), "4 of 5 runs against 0 of 5 runs")
+    assert component.p_exact == pytest.approx(scipy_stats.fisher_exact([[4, 1], [0, 5]], "greater").pvalue)
+    assert component.word == HOLDS
+
+
+def test_wobble_is_compared_on_its_logarithm():
+    values = {"ppo_gamma_095": {"wobble": 0.02}, "ppo_gamma_100": {"wobble": 0.04}}
+    (component,) = claims.judge(claim(contrast(metric="wobble")), results(values)).components
+    assert component.difference == pytest.approx(math.log(2))
+    assert component.unit == "log ratio"
+    values["ppo_gamma_095"] = {"wobble": 0.0}
+    assert "no logarithm: wobble of ppo_gamma_095" in claims.judge(claim(contrast(metric="wobble")), results(values)).sentence
+
+
+def test_a_metric_that_removing_the_penalty_does_not_move_has_no_yardstick():
+    values = arms(0.3)
+    values["ppo_kl_0"] = values["zero_shot"]
+    verdict = claims.judge(claim(contrast()), results(values))
+    assert verdict.word == INCONCLUSIVE
+    assert "no yardstick" in verdict.sentence
+
+
+# missing runs --------------------------------------------------------------------------------------------------------
+
+
+def test_a_listed_claim_whose_run_has_no_results_is_an_error_that_names_it():
+    values = arms(0.3)
+    runs = {c: {} for c in values}
+    del values["ppo_gamma_100"]
+    with pytest.raises(ClaimError, match="Z01 needs ppo_gamma_100"):
+        claims.ledger({"Z01": claim(contrast())}, results(values, runs=runs, missing=["ppo_gamma_100"]), ["Z01"])
+
+
+def test_a_listed_claim_whose_runs_the_profile_lacks_is_an_error():
+    values = arms(0.3)
+    del values["ppo_gamma_100"]
+    with pytest.raises(ClaimError, match="Z01: needs the run ppo_gamma_100"):
+        claims.ledger({"Z01": claim(contrast())}, results(values), ["Z01"])
+
+
+def test_listed_names_are_checked():
+    known = {"Z01": claim(contrast()), "Z02": claim(awaiting=["dqn"])}
+    with pytest.raises(ClaimError, match="Z1: no claim is called so; did you mean 'Z01'"):
+        claims.ledger(known, results(arms(0.3)), ["Z1"])
+    with pytest.raises(ClaimError, match="Z02: has no tests; it awaits dqn"):
+        claims.ledger(known, results(arms(0.3)), ["Z02"])
+
+
+def test_a_claim_that_is_not_listed_says_which_runs_it_lacks_and_who_has_them():
+    values = arms(0.3)
+    del values["ppo_gamma_100"]
+    known = {"Z01": claim(contrast())}
+    full = {c: {"algorithm": "ppo"} for c in arms(0.3)}
+    (row,) = claims.ledger(known, results(values), [], {"full": full, "smoke": {}})
+    assert row["word"] == ELSEWHERE
+    assert row["sentence"] == "Not testable here: needs the run ppo_gamma_100; profile full has them."
+    (row,) = claims.ledger(known, results(arms(0.3)), [])
+    assert row["sentence"] == "Not testable here: its runs are here; list it in `claims`."
+
+
+def test_a_decoding_that_the_run_does_not_make_is_missing_too():
+    greedy = {**contrast(), "terms": {"ppo_gamma_100@greedy": 1, "ppo_gamma_095@greedy": -1}}
+    runs = {c: {"algorithm": "ppo"} for c in arms(0.3)} | {"ppo_gamma_100": {"decodings": ["greedy"]}}
+    assert claims.lacks(claim(greedy), runs) == ["greedy among the decodings of ppo_gamma_095"]
+
+
+def test_a_test_beside_may_lack_its_runs():
+    verdict = claims.judge(claim(contrast(), contrast("bandit", name="b", role="beside")), results(arms(0.3)))
+    assert verdict.word == HOLDS
+    assert (verdict.components[1].word, verdict.components[1].note) == (NOT_RUN, "needs the run bandit")
+
+
+def test_a_brought_model_is_not_its_own_witness():
+    values = arms(0.3) | {c: {**v, "generation_log_perplexity": v["score"]} for c, v in arms(0.3).items()}
+    own = contrast(name="b", role="beside", metric="generation_log_perplexity")
+    assert claims.judge(claim(contrast(), own), results(values)).components[1].word == HOLDS
+    assert claims.judge(claim(contrast(), own), results(values, model="mine")).components[1].word == NOT_MEASURED
+
+
+# half the budget -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "before, turns",
+    [((0.3, 0.02), False), ((-0.3, 0.02), True), ((0.01, 0.5), False), ((-0.01, 0.5), True)],
+)
+def test_a_verdict_that_turns_between_half_and_full_budget_is_flagged(before, turns):
+    here = results(arms(0.3), half=arms(*before))
+    full, half = claims.judge(claim(contrast()), here), claims.judge(claim(contrast()), here, "half")
+    assert claims.sign_changes(full, half) is turns
+    (row,) = claims.ledger({"Z01": claim(contrast())}, here, ["Z01"])
+    assert (row["turns"], row["half_word"]) == (turns, half.word)
+
+
+def test_a_sign_that_chance_turned_is_not_flagged():
+    here = results(arms(0.01, 0.5), half=arms(-0.01, 0.5))
+    assert not claims.sign_changes(*(claims.judge(claim(contrast()), here, split) for split in ("test", "half")))
+
+
+def test_what_is_not_measured_at_half_the_budget_is_left_out_there():
+    values = arms(0.3)
+    here = results(values, half={})
+    half = claims.judge(claim(contrast()), here, "half")
+    assert half.word == INCONCLUSIVE
+    assert half.components[0].word == NOT_MEASURED
+    assert not claims.sign_changes(claims.judge(claim(contrast()), here), half)
+
+
+# the file ------------------------------------------------------------------------------------------------------------
+
+
+def test_adding_a_claim_is_one_entry(tmp_path):
+    path = write_yaml(tmp_path / "claims.yaml", {"Z99": entry(contrast())})
+    path.write_text((ROOT / "claims.yaml").read_text(encoding="utf-8") + "\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    known = claims.load(path)
+    rows = claims.ledger(known, results(arms(0.3)), ["Z99"])
+    assert [row["word"] for row in rows if row["id"] == "Z99"] == [HOLDS]
+    assert len(rows) == len(SHIPPED) + 1
+
+
+def _checked(test: dict, **more) -> dict:
+    """Load a file with this one test, through the disk."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        return claims.load(write_yaml(Path(folder) / "claims.yaml", {"Z01": entry(test, **more)}))
+
+
+ROWS = {"a": {"score": [0.6, 0.1], "n": 5}, "b": {"score": [0.5, 0.1], "n": 5}}
+
+
+@pytest.mark.parametrize(
+    "test, more, message",
+    [
+        ({**contrast(), "kind": "contrats"}, {}, "tests.0.kind.*'contrats'; did you mean 'contrast'"),
+        ({**contrast(), "metric": "scor"}, {}, "tests.0.metric.*did you mean 'score'"),
+        ({**contrast(), "directon": "less"}, {}, "directon: unknown name; did you mean 'direction'"),
+        ({**contrast(), "terms": {"ppo_kl_defualt": 1, "ppo_kl_default": -1}}, {}, "ppo_kl_defualt: no condition.*'ppo_kl_default'"),
+        ({**contrast(), "terms": {"ppo_kl_0@beem": 1, "ppo_kl_0": -1}}, {}, "ppo_kl_0@beem.*did you mean 'beam'"),
+        ({**contrast(), "effect": "0.1"}, {}, "tests.0.effect"),
+        ({**contrast(), "effect": -0.1}, {}, "expected a number above 0"),
+        ({**contrast(), "effect": None}, {}, "expected `margin` with direction equal, else `effect`"),
+        ({**contrast(), "direction": "equal"}, {}, "expected `margin`"),
+        ({**contrast(), "effect": "half"}, {}, "half of what"),
+        ({**contrast(), "effect": "half", "published": {"b": 1, "a": -1}}, {"published": ROWS}, "goes the other way"),
+        ({**contrast(), "published": {"c": 1}}, {"published": ROWS}, "published.c: no row"),
+        ({**contrast(metric="msttr"), "published": {"a": 1}}, {"published": ROWS}, "published.a: has no msttr"),
+        ({**contrast(metric="judge"), "published": {"a": 1}}, {"published": {"a": {"judge": 1}}}, "no published yardstick"),
+        ({**contrast(), "at_least": 1}, {}, "takes all its conditions"),
+        ({**contrast(), "points": {0: "zero_shot"}}, {}, "points: a contrast has terms, nothing else"),
+        ({**points("trend"), "points": {}}, {}, "points: a trend has points"),
+        ({**points("trend"), "at_least": 1}, {}, "takes 2 conditions"),
+        ({**points("peak"), "direction": "less"}, {}, "a peak is greater"),
+        ({**contrast(), "role": "beside"}, {}, "at least one that decides"),
+        (contrast(), {"needs": ["people"]}, "exactly one of tests, awaiting, needs; found tests and needs"),
+        (contrast(), {"report": "klm"}, "report.*did you mean 'kl'"),
+        (contrast(), {"published": {"a": {"score": [0.6, 0.1, 5]}}}, r"published.a.score: expected a mean or \[mean, sd\]"),
+        (contrast(), {"decided_by": None}, "decided_by: expected all or any"),
+    ],
+)  # fmt: skip
+def test_problems_are_named_with_claim_key_and_nearest_name(test, more, message):
+    with pytest.raises(ClaimError, match=message) as error:
+        _checked(test, **more)
+    assert "Z01: " in str(error.value)
+
+
+def test_every_problem_is_named_at_once_and_the_file_too(tmp_path):
+    path = write_yaml(tmp_path / "claims.yaml", {"Z01": entry({**contrast(), "kind": "x"}), "one": entry(), "Z03": 5})
+    text = said(path)
+    assert str(path) in text
+    assert "3 problems" in text
+    assert "one: expected a letter and two or three digits" in text
+    assert "Z03: expected the entry of a claim" in text
+
+
+def test_a_key_given_twice_and_broken_yaml_are_errors_with_their_line(tmp_path):
+    path = tmp_path / "claims.yaml"
+    path.write_text("P01: {claim: x}\nP01: {claim: y}\n", encoding="utf-8")
+    assert "line 2" in said(path)
+    path.write_text("P01: [\n", encoding="utf-8")
+    assert "not valid YAML" in said(path)
+    assert "cannot be read" in said(tmp_path / "nothing.yaml")
+
+
+def test_names_of_a_profiles_own_runs_are_allowed(tmp_path):
+    path = write_yaml(tmp_path / "claims.yaml", {"Z01": entry({**contrast(), "terms": {"my_run": 1, "zero_shot": -1}})})
+    assert "my_run: no condition is called so" in said(path)
+    assert claims.conditions_of(claims.load(path, also=["my_run"])["Z01"]) == {"my_run", "zero_shot", "ppo_kl_0"}
+
+
+def test_metrics_are_those_that_runs_write():
+    """The names in the file's vocabulary are columns of per_seed.csv, by what the code that writes them is called."""
+    written = "".join((ROOT / "rlnlp" / name).read_text(encoding="utf-8") for name in ("experiment.py", "metrics.py", "evaluation.py"))
+    made = {"distinct_1", "distinct_2", "entropy_1", "entropy_2"}
+    assert [m for m in METRICS if m not in made and not re.search(rf'"{m}"|\b{m}=', written)] == []
+
+
+# the hash ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_hash_changes_exactly_if_a_test_does(monkeypatch):
+    base = {"Z01": claim(contrast(published={"a": 1, "b": -1}, effect="half"), published=ROWS)}
+    before = claims.rule_hash(base)
+    assert re.fullmatch(r"[0-9a-f]{64}", before)
+    changed = base["Z01"].model_dump()
+    prose = {**changed, "claim": "another way to say it", "traps": "more", "report": "kl", "tests": [{**changed["tests"][0], "name": "n"}]}
+    assert claims.rule_hash({"Z01": claims.Claim.model_validate(prose)}) == before
+    assert claims.rule_hash({**base, "Z02": claim(awaiting=["dqn"])}) == before
+    for field, value in {"direction": "less", "effect": 0.2, "role": "beside", "decoding": "own", "metric": "judge",
+                         "terms": {"ppo_gamma_100": 1, "ppo_gamma_090": -1}}.items():  # fmt: skip
+        other = claims.Claim.model_validate({**changed, "tests": [{**changed["tests"][0], "effect": 0.3, field: value}]})
+        assert claims.rule_hash({"Z01": other}) != before, field
+    assert claims.rule_hash({"Z01": claims.Claim.model_validate({**changed, "decided_by": "any"})}) != before
+    rows = {**ROWS, "a": {"score": [0.7, 0.1], "n": 5}}  # the effect that is half of it is another one
+    assert claims.rule_hash({"Z01": claims.Claim.model_validate({**changed, "published": rows})}) != before
+    monkeypatch.setattr(claims, "RULE", RULE + " And more.")
+    assert claims.rule_hash(base) != before
+
+
+def test_the_hash_without_argument_is_that_of_the_shipped_file(monkeypatch):
+    monkeypatch.chdir(ROOT / "tests")
+    assert claims.rule_hash() == claims.rule_hash(SHIPPED)
+
+
+# what is written -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def rows():
+    known = {**SHIPPED, "Z01": claim(contrast()), "Z02": claim(contrast(direction="less")).replace(id="Z02")}
+    return claims.ledger(known, results(arms(0.3)), ["Z01", "Z02"], claims.profiles(ROOT))
+
+
+def test_the_ledger_has_a_row_for_every_claim(rows):
+    assert [row["id"] for row in rows] == [*SHIPPED, "Z01", "Z02"]
+    assert claims.summary(rows)[HOLDS] == claims.summary(rows)[FAILS] == 1
+    assert sum(claims.summary(rows).values()) == len(rows)
+    assert claims.summary(rows)[AWAITING] == sum(bool(c.awaiting) for c in SHIPPED.values())
+    p42 = next(row for row in rows if row["id"] == "P42")
+    assert "needs the run ppo_target_tiny" in p42["sentence"] and "full" in p42["sentence"]
+
+
+def test_the_same_rows_give_the_same_bytes_and_read_back(rows, tmp_path):
+    claims.write(rows, tmp_path / "one")
+    claims.write(rows, tmp_path / "two")
+    for name in ("claims.csv", "claims.json", "claims.md"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+    assert json.loads((tmp_path / "one" / "claims.json").read_text())["rows"] == json.loads(json.dumps(rows))
+    with open(tmp_path / "one" / "claims.csv", newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    assert [line["id"] for line in lines] == [row["id"] for row in rows for _ in (row["components"] or [0])]
+    planted = next(line for line in lines if line["id"] == "Z01")
+    assert float(planted["effect"]) == pytest.approx(0.6)
+    text = (tmp_path / "one" / "claims.md").read_text()
+    assert rows[0]["rule"][:12] in text and RULE in text
+
+
+def test_profiles_stand_side_by_side_and_another_rule_is_named(rows, tmp_path):
+    other = [{**row, "word": INCONCLUSIVE, "rule": "0" * 64} if row["id"] == "Z01" else {**row, "rule": "0" * 64} for row in rows]
+    claims.write(rows, tmp_path / "mini" / "claims")
+    claims.write(other[:-1], tmp_path / "full" / "claims")
+    assert claims.main(["combine", "--reports", str(tmp_path)]) == 0
+    found = json.loads((tmp_path / "claims.json").read_text())
+    z01, z02 = found["rows"][-2:]
+    assert z01["words"] == {"full": INCONCLUSIVE, "mini": HOLDS}
+    assert z02["words"] == {"mini": FAILS}
+    text = (tmp_path / "claims.md").read_text()
+    assert "Not all were judged by the same rule" in text and "000000000000" in text
+    with open(tmp_path / "claims.csv", newline="", encoding="utf-8") as file:
+        assert list(csv.DictReader(file))[-1]["full"] == ""
+
+
+def test_nothing_to_combine_is_an_error(tmp_path, capsys):
+    assert claims.main(["combine", "--reports", str(tmp_path)]) == 1
+    assert "no ledger to combine" in capsys.readouterr().err
+    (tmp_path / "mini" / "claims").mkdir(parents=True)
+    (tmp_path / "mini" / "claims" / "claims.json").write_text("{}")
+    assert claims.main(["combine", "--reports", str(tmp_path)]) == 1
+    assert "expected a ledger" in capsys.readouterr().err
+
+
+def test_components_are_plain_numbers():
+    (component,) = claims.judge(claim(contrast()), results(arms(0.3))).components
+    json.dumps(dataclasses.asdict(component), allow_nan=False)
