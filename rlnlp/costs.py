@@ -119,7 +119,7 @@ def _policy_gradient(settings: Settings, tokens: float, scoring: float, policy: 
 def evaluation(params: Params, settings: Settings, extra: Sequence[str], policy: Shape, reward: Shape | None) -> Cost:
     """A run's evaluations: on the test prompts at its end, on the validation prompts after half its updates.
 
-    extra: decodings beside plain, top_p and own. Those two are not measured at half time, and own is not measured where it is plain.
+    extra: decodings beside plain, top_p and own. The last two are not measured at half time, own not at all where it is plain.
     """
     own = getattr(settings, "n", 1), int(hasattr(settings, "mask_top_p"))  # samples per prompt; whether a mask model reads too
     off = {"temperature": 1, "top_k": 0, "top_p": 1}

@@ -43,15 +43,30 @@ class Device:
 
 
 DEVICES = {
-    "cuda": Device(26.8e12, 0.010, "40 % of an H200's 67 in plain fp32, which this package computes in: no TF32, no bf16"),
+    "cuda": Device(26.8e12, 0.010, "40 % of an H200's 67 in plain fp32, as this package computes: no TF32, no bf16"),
     "cpu": Device(60e9, 0.002, "one thread of an EPYC of 2024, measured; times `threads`"),
 }
+
+
+def check_claims(params: Params) -> None:
+    """Raises ConfigError naming each listed claim that the runs cannot decide, and ClaimError for a bad claims.yaml."""
+    from rlnlp import claims
+
+    known = claims.load(params.folder / params.root / "claims.yaml", also=params.all_runs)
+    problems = [f"claims: {name}: no such entry in claims.yaml" for name in params.claims if name not in known]
+    for name in params.claims:
+        if name in known and not known[name].tests:
+            problems.append(f"claims: {name}: expected a claim with tests; this one says what it waits for or needs")
+        elif name in known and (lacking := claims.lacks(known[name], params.all_runs)):
+            problems.append(f"claims: {name}: lacks {'; '.join(lacking)}")
+    if problems:
+        raise ConfigError("\n  ".join([f"{params.path}: claims that this profile cannot decide", *problems]), problems)
 
 
 # ------------------------------------------------------------------------------------------------------- what is there
 @dataclass(frozen=True)
 class Found:
-    """A model or data set that a profile names. place: its folder, "the hub", or "" if it is missing; looked: where, then."""
+    """A model or data set that a profile names. place: its folder, "the hub", "" if missing; looked: where, then."""
 
     kind: str
     name: str
@@ -281,7 +296,7 @@ def text(plan: dict) -> str:
     lines += ["", "how this is estimated", *[f"  {line}" for line in plan["formula"].splitlines()]]
     lines += [
         f"  {hours}: FLOPs at {plan['sustained'] / 1e12:g} TFLOP/s (default: {DEVICES[device].why}; --tflops), and",
-        f"  {1000 * plan['pass_seconds']:g} ms for each forward pass, a backward one being two: small batches wait for Python (--pass-ms).",
+        f"  {1000 * plan['pass_seconds']:g} ms a forward pass, a backward one as two: small batches wait for Python (--pass-ms).",
     ]
     if m := plan["measured"]:
         lines.append(
@@ -299,8 +314,8 @@ def _sources(plan: dict) -> list[str]:
         lines += [aligned, *[f"      {line.strip()}" for line in found["looked"].splitlines()]]
     for name in ("policy", "reward"):
         if shape := plan[name]:
-            size = f"{shape['parameters']:,} parameters, {shape['layers']} layers of {shape['width']}, {shape['vocabulary']:,} tokens"
-            lines.append(f"  {name}: {size} ({shape['source']})")
+            size = f"{shape['layers']} layers of {shape['width']}, {shape['vocabulary']:,} tokens"
+            lines.append(f"  {name}: {shape['parameters']:,} parameters, {size} ({shape['source']})")
     return lines
 
 
@@ -308,7 +323,8 @@ def _report(report: dict, seeds: int, hours: str) -> list[str]:
     name, conditions = report["name"], report["conditions"]
     own = [row for row in conditions if row["counted_in"] == name]
     lines = [f"{name}: {len(conditions)} conditions x {seeds} seeds; counted here: {len(own)} x {seeds} = {report['runs']} runs"]
-    lines += _table(("condition", "seeds", *HEAD, hours), [(row["name"], str(seeds), *_numbers(row)) for row in own]) if own else []
+    if own:
+        lines += _table(("condition", "seeds", *HEAD, hours), [(row["name"], str(seeds), *_numbers(row)) for row in own])
     for other in dict.fromkeys(row["counted_in"] for row in conditions if row["counted_in"] != name):
         shared = ", ".join(row["name"] for row in conditions if row["counted_in"] == other)
         lines.append(textwrap.fill(f"counted in {other}: {shared}", 120, initial_indent="  ", subsequent_indent="    "))
@@ -327,11 +343,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         params = config.load(args.root / ("" if args.profile == "mini" else f"profiles/{args.profile}") / "params.yaml")
+        check_claims(params)
         device = DEVICES[params.device.partition(":")[0]]
         threads = params.threads if params.device == "cpu" else 1
         sustained = device.sustained * threads if args.tflops is None else 1e12 * args.tflops
         found = plan(params, sustained, device.pass_seconds if args.pass_ms is None else args.pass_ms / 1000)
-    except ConfigError as error:
+    except ValueError as error:  # ConfigError, ClaimError
         print(error, file=sys.stderr)
         return 1
     print(json.dumps(found, indent=1) if args.json else text(found))

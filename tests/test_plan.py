@@ -1,0 +1,360 @@
+"""The plan's formulas against numbers worked by hand, what it says of missing things, and the profile paper end to end on tiny
+models saved under the published names."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from rlnlp import config, costs, data, experiment, plan, pretrain, runs, variants
+from rlnlp.costs import Cost, Shape
+
+ROOT = Path(__file__).resolve().parents[1]
+FIXTURE = ROOT / "tests" / "fixtures" / "params.yaml"
+POLICY, REWARD = Shape(1000, 2, 8, 100, 64, 16, ""), Shape(10, 1, 4, 50, None, 16, "")
+IDS = {"models": ("lvwerra/gpt2-imdb", "lvwerra/distilbert-imdb"), "datasets": ("imdb",)}
+
+
+def meta(settings) -> Shape:
+    with torch.device("meta"):
+        return costs.shape_of(GPT2LMHeadModel(settings), "")
+
+
+# formulas ------------------------------------------------------------------------------------------------------------
+def test_parameters_from_the_config_alone():
+    tiny = GPT2Config(vocab_size=11, n_positions=16, n_embd=8, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0)
+    attention, mlp, norms = (8 * 24 + 24) + (8 * 8 + 8), (8 * 32 + 32) + (32 * 8 + 8), 3 * 16
+    assert meta(tiny).parameters == 11 * 8 + 16 * 8 + attention + mlp + norms == 1104  # the head is the embedding
+    small = meta(GPT2Config())
+    assert (small.parameters, small.layers, small.width) == (124_439_808, 12, 768)
+    assert (small.vocabulary, small.positions) == (50_257, 1024)
+
+
+@pytest.mark.parametrize("gelu", ["gelu_pytorch_tanh", "gelu_new"])
+def test_floats_kept_for_the_backward_pass_are_those_measured(gelu):
+    width, layers, rows, length = 64, 4, 3, 20
+    model = GPT2LMHeadModel(GPT2Config(
+        vocab_size=11, n_embd=width, n_layer=layers, n_head=4, activation_function=gelu, resid_pdrop=0, embd_pdrop=0,
+        attn_pdrop=0, bos_token_id=0, eos_token_id=0,
+    )).eval()  # fmt: skip
+    weights, kept = {w.untyped_storage().data_ptr() for w in model.parameters()}, {}
+
+    def keep(tensor):
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes() / 4
+        return tensor
+
+    ids = torch.zeros(rows, length, dtype=torch.long)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        out = model.transformer(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).last_hidden_state
+    assert out.requires_grad
+    measured = sum(size for place, size in kept.items() if place not in weights) / (rows * length * width * layers)
+    assert measured == pytest.approx(costs.shape_of(model, "").kept, rel=0.05)
+
+
+def params(**overrides) -> config.Params:
+    """The fixture with numbers that are easy to multiply: 10 + 6 tokens, 5 updates of 8 episodes, 3 epochs of 2 minibatches."""
+    values = {
+        "task.prompt_tokens": 10, "sampling.max_new_tokens": 6, "learner.updates": 5, "learner.episodes_per_update": 8,
+        "learner.epochs": 3, "learner.minibatches": 2, "reward_model.max_tokens": 32, "task.test_prompts": 100,
+        "task.validation_prompts": 50, "evaluation.human_reviews": 7, "evaluation.batch_size": 64, "supervised.updates": 4,
+        "supervised.episodes_per_update": 9,
+    }  # fmt: skip
+    return config.load(FIXTURE, **{**values, **overrides})
+
+
+def trained(condition: str, **overrides) -> Cost:
+    p = params(**overrides)
+    return costs.training(p, p.learner_config(condition), POLICY, REWARD)
+
+
+def test_ppo_by_hand():
+    cost = trained("ppo_kl_0")
+    assert (cost.episodes, cost.sampled, cost.trained) == (5 * 8, 5 * 8 * 6, 5 * 8 * 6 * 3)
+    rollout = reference = value = 2 * 1000 * 8 * 16
+    update = 3 * 2 * (6 * 1000) * 8 * 16  # epochs x (policy and value) x 6 N x tokens
+    assert cost.flops == 5 * (rollout + reference + value + 2 * 10 * 8 * 32 + update)
+    assert cost.passes == 5 * (6 + 3 + 3 * 2 * 3 * 2)
+    shared = trained("ppo_kl_0", **{"learner.value": "shared"})
+    assert cost.flops - shared.flops == 5 * (value + update / 2) and shared.memory < cost.memory
+
+
+def test_nlpo_adds_a_mask_model():
+    ppo, nlpo = trained("ppo_kl_0"), trained("nlpo_kl_0")
+    assert nlpo.flops - ppo.flops == 5 * 2 * 1000 * 8 * 16
+    assert nlpo.passes - ppo.passes == 5 * 6
+    assert nlpo.memory > ppo.memory
+
+
+def test_supervised_and_no_training_by_hand():
+    cost = trained("supervised")
+    assert (cost.episodes, cost.sampled, cost.trained, cost.flops) == (36, 0, 36 * 6, 4 * 6 * 1000 * 9 * 16)
+    assert trained("ppo_kl_0", **{"learner.updates": 0}) == Cost()
+
+
+def test_filtered_samples_first():
+    runs_ = {"runs.picked": {"algorithm": "filtered", "samples_per_prompt": 4}}
+    cost, plain = trained("picked", **runs_), trained("supervised")
+    assert cost.sampled == 4 * 36 * 6 and cost.trained == plain.trained
+    assert cost.flops - plain.flops == 4 * 4 * (2 * 2 * 1000 * 9 * 16 + 2 * 10 * 9 * 32)
+
+
+def evaluated(condition: str, extra=(), **overrides) -> Cost:
+    p = params(**overrides)
+    return costs.evaluation(p, p.learner_config(condition), extra, POLICY, REWARD)
+
+
+def test_evaluation_by_hand():
+    plain = evaluated("ppo_kl_0")  # plain and top_p on test, plain at half time; own is plain
+    one = 2 * 1000 * 4 * 16 + 2 * 2 * 10 * 32  # a prompt: generated, read by three models, scored twice
+    human = 2 * (2 * 1000 * 64 * 7)  # reviews of 300 tokens, cut at the model's 64 positions
+    assert plain.flops == (2 * 100 + 50) * one + human
+    assert plain.evaluated == 250 * 6 and plain.passes == (2 * 2 + 1) * (6 + 5) + 2
+    assert evaluated("nlpo_kl_0").flops == plain.flops + 100 * (one + 2 * 1000 * 16)  # its own decoding has a mask
+    assert evaluated("ppo_kl_0", ["greedy"]).flops == plain.flops + 150 * one
+    beams = evaluated("ppo_kl_0", ["beam"], **{"evaluation.beams": 3})
+    assert beams.flops == plain.flops + 150 * (one + 2 * (2 * 1000 * 16 + 2 * 10 * 32))
+    assert beams.evaluated == 250 * 6 + 3 * 150 * 6
+    best = evaluated("drawn", **{"runs.drawn": {"algorithm": "best_of_n", "n": 4}})
+    assert best.evaluated == (250 + 4 * 100) * 6
+
+
+def test_memory_by_hand():
+    p = params()
+    weights = 4 * 1000 + 10  # policy, reference, evaluator, value; reward model
+    activations = 2 * 16 * 4 * 16 * 2 * 8 + 3 * 4 * 6 * 100  # policy and value, 4 episodes of a minibatch; logits
+    cache = 64 * 16 * 2 * 2 * 8 + 5 * 4096 * 100
+    assert 2000 + activations < cache
+    assert costs.memory(p, p.learner_config("ppo_kl_0"), POLICY, REWARD, 4) == 4 * (weights + 2 * 2000 + cache)
+    activations = 2 * 16 * 999 * 16 * 2 * 8 + 3 * 999 * 6 * 100
+    assert costs.memory(p, p.learner_config("ppo_kl_0"), POLICY, REWARD, 999) == 4 * (weights + 3 * 2000 + activations)
+    assert costs.memory(p, p.learner_config("supervised"), POLICY, None, 0) == 4 * (3000 + cache)
+
+
+def test_costs_add_up():
+    total = Cost(1, 2, 3, 4, 5, 6, 7) + Cost(1, 1, 1, 1, 1, 1, 1)
+    assert total == Cost(2, 3, 4, 5, 6, 7, 7)
+    assert Cost(1, 2, 3, 4, 5, 6, 7).times(2) == Cost(2, 4, 6, 8, 10, 12, 7)
+    assert Cost(flops=3600e12, passes=7200).hours(1e12, 0.5) == pytest.approx(2.0)
+
+
+def test_what_is_made_before_the_runs():
+    p = params(**{"variants.dropout": 0.1, "variants.label_fractions": [0.1, 0.5]})
+    lm, rm = p.language_model, p.reward_model
+    made = costs.models_of_a_draw(p, POLICY, REWARD)
+    words = 3 * 6 * 1000 * lm.steps * lm.batch_size * lm.context
+    assert made.flops == pytest.approx(words + 6 * 10 * 1.6 * p.task.reward_reviews * rm.epochs * 32)
+    grid = len(p.tune.learning_rates) * len(p.tune.kl_coefs)
+    assert costs.search(p, "ppo", POLICY, REWARD).flops == grid * trained("ppo_kl_0").flops / 5 * p.tune.updates
+
+
+# the plan ------------------------------------------------------------------------------------------------------------
+def test_a_shared_run_is_counted_once():
+    p = config.load(FIXTURE, **{"reports.warm_start.conditions": ["ppo_kl_0", "supervised", "sup_ppo"]})
+    found = plan.plan(p, 1e12, 0.0)
+    kl, warm, rest = found["reports"]
+    assert (kl["name"], warm["name"], rest["name"]) == ("kl", "warm_start", "(no report)")
+    assert [row["counted_in"] for row in warm["conditions"]] == ["kl", "warm_start", "warm_start"]
+    assert warm["runs"] == 2 * 5 and warm["episodes"] == warm["conditions"][1]["episodes"] + warm["conditions"][2]["episodes"]
+    assert [row["name"] for row in rest["conditions"]] == ["labels_10"]
+    before = sum(row["flops"] for row in found["before"])
+    assert found["total"]["flops"] == pytest.approx(before + sum(report["flops"] for report in found["reports"]))
+    assert found["runs"] == 5 * len(p.all_runs) == sum(report["runs"] for report in found["reports"])
+    said = plan.text(found)
+    assert "counted in kl: ppo_kl_0" in said and "nothing from outside" in said and "CPU-hours" in said
+
+
+def test_tables_are_aligned():
+    lines = plan._table(("condition", "n"), [("a", "1"), ("longer name", "1,000")])
+    assert lines == ["  condition        n", "  ------------------", "  a                1", "  longer name  1,000"]
+
+
+def profile_copy(folder: Path, name: str = "paper") -> Path:
+    """The profile in a folder of its own, so that nothing is written into the repository."""
+    (folder / "profiles" / name).mkdir(parents=True)
+    shutil.copy(ROOT / "claims.yaml", folder)
+    return Path(shutil.copy(ROOT / "profiles" / name / "params.yaml", folder / "profiles" / name))
+
+
+def test_missing_ids_are_named_with_the_places_looked_in(tmp_path, monkeypatch, capsys):
+    profile_copy(tmp_path)
+    monkeypatch.setenv("RLNLP_MIRROR", str(tmp_path / "mirror"))
+    (tmp_path / "mirror" / "models" / "lvwerra" / "gpt2-imdb").mkdir(parents=True)  # empty: as good as absent
+    assert plan.main(["paper", "--root", str(tmp_path)]) == 3
+    said = capsys.readouterr().out
+    assert "the settings are sound; 3 ids are missing" in said and said.count("MISSING") == 3
+    for kind, names in IDS.items():
+        for name in names:
+            assert str(tmp_path / "mirror" / kind / name) in said
+    assert "an empty folder" in said and "HF_HUB_OFFLINE is set" in said
+    assert "124,439,808 parameters" in said and "66,955,010 parameters" in said and "shape assumed" in said
+
+
+def test_json_says_the_same(tmp_path, capsys):
+    profile_copy(tmp_path)
+    assert plan.main(["paper", "--root", str(tmp_path), "--json", "--tflops", "1", "--pass-ms", "0"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    assert found["missing"] == 3 and found["total"]["hours"] == pytest.approx(found["total"]["flops"] / 1e12 / 3600)
+    ppo = next(row for report in found["reports"] for row in report["conditions"] if row["name"] == "ppo_kl_default")
+    assert ppo["episodes"] == 5 * 50 * 27 and ppo["sampled"] == 5 * 50 * 27 * 48 and ppo["trained"] == 5 * ppo["sampled"]
+
+
+def test_wrong_settings(tmp_path, capsys):
+    path = profile_copy(tmp_path)
+    path.write_text(path.read_text().replace("  gamma: 0.99", "  gamma: 1.99"))
+    assert plan.main(["paper", "--root", str(tmp_path)]) == 1
+    assert "learner.gamma" in capsys.readouterr().err
+
+
+def test_claims_that_the_runs_cannot_decide(tmp_path, capsys):
+    path = profile_copy(tmp_path)
+    path.write_text(path.read_text().replace("claims: [P01,", "claims: [P01, P25, P08, P99,"))
+    assert plan.main(["paper", "--root", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert "P25: lacks" in said and "labels_10" in said and "P99: no such entry" in said
+    assert "P08: expected a claim with tests" in said
+    assert "P01" not in said
+
+
+def test_a_broken_or_short_model_is_not_called_found(tmp_path, monkeypatch, capsys):
+    path = profile_copy(tmp_path)
+    monkeypatch.setenv("RLNLP_MIRROR", str(tmp_path))
+    folder = tmp_path / "models" / "lvwerra" / "gpt2-imdb"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{")
+    assert plan.main(["paper", "--root", str(tmp_path)]) == 3
+    assert f"{folder}: " in capsys.readouterr().out
+    GPT2Config(n_positions=100, n_embd=8, n_head=2, n_layer=1).save_pretrained(folder)
+    assert plan.main(["paper", "--root", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert f"{path}: task.prompt_tokens: expected prompt + response <= positions of lvwerra/gpt2-imdb (100), found 112" in said
+
+
+def test_minutes_come_from_measured_stages(tmp_path):
+    p = config.load(profile_copy(tmp_path))
+    assert plan.measured(p) is None
+    runs.atomic_json(p.scratch / "durations.json", {"runs@zero_shot": 60.0, "data@1": 30.0})
+    found = plan.measured(p)
+    assert found["timed"] == 2 and found["minutes"] > (len(p.all_runs) * 60 + 5 * 30) / 60 / 2
+
+
+def test_help_and_make():
+    done = subprocess.run([sys.executable, "-m", "rlnlp.plan", "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "Exit status: 0" in done.stdout and "--tflops" in done.stdout
+    command = ["make", "-n", "plan", "PROFILE=paper", "ARGS=--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "rlnlp.plan paper --json" in done.stdout
+
+
+def test_both_published_values_are_runs():
+    """Where text, tables and code disagree, each value is run."""
+    p = config.load(ROOT / "profiles" / "paper" / "params.yaml")
+    each = [p.learner_config(name) for name in p.all_runs if p.run(name).algorithm in ("ppo", "nlpo", "mismatch")]
+    nlpo = [c for c in each if hasattr(c, "mask_top_p")]
+
+    def values(name: str, of=each) -> set:
+        return {getattr(c, name) for c in of}
+
+    assert {0.95, 0.99, 0.5, 1.0} <= values("gamma") and {0.01, 0.1} <= values("kl_coef", [c for c in each if c.kl_target])
+    assert {0.0, 0.01, 0.1} <= values("kl_coef", [c for c in each if not c.kl_target])  # "no KL"
+    assert {0.1, 0.2} <= values("kl_gain") and {1e-6, 1e-5} <= values("learning_rate", nlpo)
+    assert {1, 100} <= values("mask_min_tokens", nlpo) and {1, 5, 10, 20} <= values("sync_every", nlpo)
+    assert {"lagged", "initial", "random"} <= values("mask_source", nlpo)
+    assert {0.1, 0.3, 0.5, 0.7, 0.9, 1.0} <= values("mask_top_p", nlpo)
+    for algorithm in ("ppo", "nlpo"):
+        targets = {p.learner_config(n).kl_target for n in p.all_runs if p.run(n).algorithm == algorithm}
+        assert {0.02, 0.05, 0.1, 0.2, 0.5, 1.0} <= targets
+
+
+# the profile paper, end to end ---------------------------------------------------------------------------------------
+def review(i: int, split: str) -> tuple[str, int]:
+    good = i % 2
+    tone = ("a great film with a warm and lovely cast", "a bad film with a dull and boring cast")[1 - good]
+    told = "well" if good else "badly"
+    return f"{split} {i}: this was {tone}, and the story of number {i * 7} was told {told} to the end.", good
+
+
+@pytest.fixture(scope="module")
+def mirror(tmp_path_factory):
+    """Tiny random models and a made-up data set under the profile's names, as `save_pretrained` and the hub lay them out."""
+    import datasets
+    from transformers import DistilBertConfig, DistilBertForSequenceClassification
+
+    root = tmp_path_factory.mktemp("mirror")
+    texts = {}
+    for split, n in (("train", 60), ("unsupervised", 80), ("test", 60)):
+        rows = [review(i, split) for i in range(n)]
+        texts[split] = [text for text, _ in rows]
+        labels = datasets.ClassLabel(names=["neg", "pos"])
+        table = {"text": texts[split], "label": [-1 if split == "unsupervised" else label for _, label in rows]}
+        features = datasets.Features({"text": datasets.Value("string"), "label": labels})
+        datasets.Dataset.from_dict(table, features=features).to_parquet(root / "datasets" / "imdb" / f"{split}.parquet")
+    tokenizer = pretrain.train_tokenizer(texts["train"], "bpe", 300)
+    common = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 1}
+    torch.manual_seed(0)
+    policy = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_positions=128, n_embd=16, n_layer=2, n_head=2, **common))
+    shape = {"dim": 16, "hidden_dim": 32, "n_layers": 1, "n_heads": 2, "pad_token_id": 1}
+    reward = DistilBertForSequenceClassification(DistilBertConfig(vocab_size=len(tokenizer), **shape))
+    for name, model in zip(IDS["models"], (policy, reward)):
+        pretrain.save(root / "models" / name, model, tokenizer, "tiny and random")
+    before = datasets.config.HF_DATASETS_CACHE
+    datasets.config.HF_DATASETS_CACHE = root / "cache"
+    yield root
+    datasets.config.HF_DATASETS_CACHE = before
+
+
+SIZES = {
+    "device": "cpu", "seeds": [1], "draws": [1], "learner.updates": 2, "learner.episodes_per_update": 4, "learner.epochs": 2,
+    "learner.minibatches": 2, "supervised.updates": 2, "supervised.episodes_per_update": 4, "sampling.max_new_tokens": 6,
+    "sampling.min_new_tokens": 6, "task.language_model_reviews": 8, "task.language_model_validation_reviews": 2,
+    "task.evaluator_reviews": 2, "task.reward_reviews": 20, "task.reward_validation_reviews": 8, "task.judge_reviews": 12,
+    "task.prompt_tokens": 16, "task.train_prompts": 8, "task.validation_prompts": 4, "task.test_prompts": 6,
+    "evaluation.human_reviews": 4, "evaluation.beams": 2, "variants.standard_prompts": 4, "sampling.top_k": 5,
+}  # fmt: skip
+
+
+def test_the_profile_paper_end_to_end(mirror, tmp_path, monkeypatch, capsys):
+    """The settings of the profile with nothing changed but sizes, through the code that the pipeline's notebooks call."""
+    path = profile_copy(tmp_path)
+    monkeypatch.setenv("RLNLP_MIRROR", str(mirror))
+    assert plan.main(["paper", "--root", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "MISSING" not in said and all(str(mirror / kind / name) in said for kind, names in IDS.items() for name in names)
+    assert "config.json of lvwerra/gpt2-imdb" in said and "124,439,808" not in said
+
+    p = config.load(path, **SIZES)
+    real = config.load(path)
+    assert p.runs == real.runs and p.continued == real.continued and p.bring == real.bring  # only sizes differ
+    folders = [p.folder / kind / "draw1" for kind in ("data", "models", "variants")]
+    data.build(p, 1, folders[0])
+    pretrain.build(p, 1, folders[0], folders[1], p.scratch)
+    facts = variants.build(p, 1, *folders, p.scratch)
+    assert facts["policy_dropout"]["kind"] == "none" and "bring.model" in facts["policy_dropout"]["why"]
+    assert facts["judge_2"]["validation_reviews"] == 8
+    for algorithm in ("ppo", "nlpo"):
+        found = experiment.tune(p, algorithm, p.folder / "tune" / f"{algorithm}.json")
+        assert found["learning_rate"] == 1e-6
+    base = GPT2LMHeadModel.from_pretrained(mirror / "models" / IDS["models"][0])
+    rows = {}
+    for condition in ("ppo_kl_default", "nlpo_kl_default", "supervised", "sup_nlpo"):
+        out = p.folder / "runs" / condition
+        experiment.run_condition(p, condition, out)
+        rows[condition] = runs.read_table(out / "per_seed.csv")
+        written = json.loads((out / "config.json").read_text())
+        assert written["learner"]["learning_rate"] == {"supervised": 1e-5}.get(condition, 1e-6)
+        tuned = GPT2LMHeadModel.from_pretrained(out / "policy_seed1")
+        assert not torch.equal(tuned.transformer.wte.weight, base.transformer.wte.weight)
+        for row in rows[condition]:
+            assert 0 <= row["score"] <= 1 and row["kl"] >= -1e-6
+    extra = {"greedy", "beam", "top_k", "temperature"}
+    assert {row["decoding"] for row in rows["ppo_kl_default"]} == {"plain", "top_p", "own"} | extra
+    own = next(row for row in rows["nlpo_kl_default"] if row["decoding"] == "own")
+    assert "mask_top_p=0.9" in own["decoding_record"] and "top_k=5" in own["decoding_record"]
+    assert {row["split"] for row in rows["supervised"]} == {"test", "half"}
