@@ -55,7 +55,7 @@ class Decoding:
 
     def record(self) -> str:
         """One line for tables: every setting but the name; those of masks, beams and best of n only where they act."""
-        hidden = {"name"} | {name for name in ("mask_random", "beams", "best_of") if getattr(self, name) == getattr(Decoding, name)}
+        hidden = {"name", *(k for k in ("mask_random", "beams", "best_of") if getattr(self, k) == getattr(Decoding, k))}
         if self.mask_top_p is None:
             hidden |= {"mask_top_p", "mask_min_tokens", "mask_random"}
         return ", ".join(f"{k}={v}" for k, v in asdict(self).items() if k not in hidden)

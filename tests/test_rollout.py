@@ -1,12 +1,24 @@
 """Sampling: cached = uncached, padding and neighbours change nothing, episodes end where they should."""
 
 import dataclasses
+import itertools
 
 import pytest
 import torch
 
 from rlnlp import models, samplers
-from rlnlp.rollout import batch_of, beam_search, best_rows, decode, draw, from_references, repeat, sample, sampling_from, trim
+from rlnlp.rollout import (
+    batch_of,
+    beam_search,
+    best_rows,
+    decode,
+    draw,
+    from_references,
+    repeat,
+    sample,
+    sampling_from,
+    trim,
+)
 from rlnlp.types import take
 from tests.tiny import EOS, MAKE, prompts
 
@@ -152,7 +164,7 @@ def test_whoever_follows_the_batch_hears_which_rows_stay(kind, spread):
     rollout = sample(model, batch, sampling_from(model, 12), generator(4), follow=lambda rows: left.append(left[-1][rows]))
     lengths = rollout.mask.sum(1)
     assert len(left) > 2
-    for before, after in zip(left, left[1:]):
+    for before, after in itertools.pairwise(left):
         gone = set(before.tolist()) - set(after.tolist())
         assert gone and lengths[list(gone)].max() < lengths[after].min()
 

@@ -67,7 +67,8 @@ def test_a_random_mask_keeps_at_least_the_tokens_it_must_and_all_at_one():
     allowed = samplers.random_mass(0.01, torch.Generator().manual_seed(0), 5)(rows(), None)[1]
     assert (allowed.sum(1) >= 5).all() and (allowed.sum(1) == 5).any()
     assert samplers.random_mass(1.0, torch.Generator().manual_seed(0))(rows(), None)[1].all()
-    first, second = (samplers.random_mass(0.5, generator)(rows(), None)[1] for generator in [torch.Generator().manual_seed(0)] * 2)
+    rule = samplers.random_mass(0.5, torch.Generator().manual_seed(0))
+    first, second = (rule(rows(), None)[1] for _ in range(2))
     assert not torch.equal(first, second)  # each step draws its own set
 
 

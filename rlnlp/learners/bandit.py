@@ -17,7 +17,9 @@ from pydantic import Field, field_validator
 from ..advantages import whiten
 from ..types import Experience, Prompts, Rollout
 from . import ppo
-from .ppo import Metrics, Score, State, init, rollout
+from .ppo import Metrics, Score, State, rollout
+
+init = ppo.init
 
 
 class Config(ppo.Config):

@@ -83,9 +83,9 @@ def find_sites(policy, sampling: Sampling) -> list[str]:
             found.append(names[module])
 
     handles = [module.register_forward_hook(look) for module in names]
-    token, real = torch.full((1, 2), sampling.eos_id, device=policy.device), torch.ones(1, 2, dtype=torch.bool, device=policy.device)
-    zeros = torch.zeros(1, 2, device=policy.device)
-    hidden_states(policy, Rollout(Prompts(token, real, [""], [[]], [""]), token, real, real[:, 0], zeros, zeros, sampling))
+    tokens, zeros = torch.full((1, 2), sampling.eos_id, device=policy.device), torch.zeros(1, 2, device=policy.device)
+    real = torch.ones_like(tokens, dtype=torch.bool)
+    hidden_states(policy, Rollout(Prompts(tokens, real, [""], [[]], [""]), tokens, real, real[:, 0], zeros, zeros, sampling))
     for handle in handles:
         handle.remove()
     if not found:
@@ -108,10 +108,10 @@ def applied(policy, masks: Masks) -> Iterator[None]:
 
     The caller may replace the tensors in ``masks`` when the batch changes.
     """
-    handles = [
-        policy.get_submodule(site).register_forward_hook(lambda module, inputs, output, site=site: output * masks[site].unsqueeze(1))
-        for site in masks
-    ]
+    def multiply(site: str):
+        return lambda module, inputs, output: output * masks[site].unsqueeze(1)
+
+    handles = [policy.get_submodule(site).register_forward_hook(multiply(site)) for site in masks]
     try:
         yield
     finally:

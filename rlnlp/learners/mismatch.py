@@ -14,7 +14,9 @@ from pydantic import model_validator
 
 from ..types import Experience, Prompts, Rollout
 from . import ppo
-from .ppo import Metrics, Score, State, init, update
+from .ppo import Metrics, Score, State, update
+
+init = ppo.init
 
 
 class Config(ppo.Config):

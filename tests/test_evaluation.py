@@ -1,0 +1,140 @@
+"""Decodings and what an evaluation reports of each, on tiny models; nothing is trained."""
+
+import math
+
+import pytest
+import torch
+
+from rlnlp import pretrain
+from rlnlp.evaluation import Decoding, evaluate, generate
+from rlnlp.rollout import decode, sample, sampling_from
+from rlnlp.samplers import random_mass
+from rlnlp.seeds import generator
+from rlnlp.types import take
+from tests.tiny import MAKE, gpt2, prompts
+
+TOKENIZER = pretrain.train_tokenizer(kind="word", words=[f"w{i}" for i in range(47)])
+COMMON = {"max_new_tokens": 8}
+
+
+@pytest.fixture(params=list(MAKE))
+def policy(request):
+    return MAKE[request.param]()
+
+
+def words(prompt_texts, responses, references, meta):
+    return [float(len(set(r.split()))) for r in responses]
+
+
+def shorter(prompt_texts, responses, references, meta):
+    return [-float(len(r)) for r in responses]
+
+
+def row_of(policy, decoding, reference=None, **more):
+    return evaluate(
+        policy, reference or policy, gpt2(seed=4), prompts(24), TOKENIZER, words, None, None, decoding, "s", 10, **more
+    )
+
+
+def responses_of(rollouts):
+    return [text for rollout in rollouts for text in decode(rollout, TOKENIZER)]
+
+
+def test_records_name_the_new_settings_only_where_they_act():
+    old = "max_new_tokens=8, temperature=1.0, min_new_tokens=0, top_k=0, top_p=1.0"
+    assert Decoding("plain", 8).record() == old
+    masked = old + ", mask_top_p=0.9, mask_min_tokens=1"
+    assert Decoding("own", 8, mask_top_p=0.9).record() == masked
+    assert Decoding("own", 8, mask_top_p=0.9, mask_random=True).record() == masked + ", mask_random=True"
+    assert Decoding("beam", 8, beams=5).record() == old + ", beams=5"
+    assert Decoding("best", 8, best_of=4).record() == old + ", best_of=4"
+
+
+@pytest.mark.parametrize(
+    "given, message",
+    [
+        ({"beams": 0}, "decoding 'x': expected beams and best_of >= 1, got 0 and 1"),
+        ({"beams": 4, "top_k": 5, "temperature": 0.7}, "beam search draws nothing, so it cannot go with temperature, top_k"),
+        ({"beams": 4, "best_of": 2}, "cannot go with best_of"),
+        ({"beams": 4, "mask_top_p": 0.9}, "cannot go with mask_top_p"),
+    ],
+)
+def test_decodings_that_make_no_sense_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        Decoding("x", 8, **given)
+
+
+def test_best_of_one_is_plain_and_of_more_scores_higher_by_its_selector(policy):
+    plain, rows = row_of(policy, Decoding("plain", **COMMON)), []
+    again = row_of(policy, Decoding("best", best_of=1, **COMMON))
+    assert plain[:2] == again[:2] and torch.equal(plain[2], again[2])
+    for n in (1, 4, 16):
+        rows.append(row_of(policy, Decoding("best", best_of=n, **COMMON))[0])
+    assert rows[0]["score"] < rows[1]["score"] < rows[2]["score"]
+    by_other = row_of(policy, Decoding("best", best_of=16, **COMMON), training_reward=shorter)[0]
+    assert by_other["score"] < rows[0]["score"] and by_other["length"] < rows[0]["length"]
+
+
+def test_best_of_n_keeps_the_best_of_the_samples_it_drew(policy):
+    batch, n = prompts(24), 5
+
+    def select(rollout):
+        return torch.tensor(words(None, decode(rollout, TOKENIZER), None, None)) + rollout.responses[:, 0] / 1000
+
+    kept = generate(policy, batch, Decoding("best", best_of=n, **COMMON), "s", 20, select=select)
+    assert [len(r) for r in kept] == [4] * 6 and [i for r in kept for i in r.prompts.example_ids] == batch.example_ids
+    for part in kept:
+        first = int(part.prompts.example_ids[0].split("-")[1])
+        rows = torch.arange(first, first + 4).repeat_interleave(n)
+        drawn = sample(policy, take(batch, rows), sampling_from(policy, 8), generator("evaluation", "s", first))
+        torch.testing.assert_close(select(part), select(drawn).view(4, n).max(1).values)
+    with pytest.raises(ValueError, match="decoding 'best' keeps the best of 5 samples and was not told by what"):
+        generate(policy, batch, Decoding("best", best_of=n, **COMMON), "s", 20)
+
+
+def test_kl_is_left_out_where_there_is_no_distribution(policy):
+    other = MAKE["encoder-decoder" if policy.config.is_encoder_decoder else "causal"](seed=6)
+    plain = row_of(policy, Decoding("plain", **COMMON), other)[0]
+    assert plain["kl_deployed"] == pytest.approx(plain["kl"]) and plain["kl"] > 0.01
+    beam = row_of(policy, Decoding("beam", beams=3, **COMMON), other)[0]
+    assert beam["kl"] > 0.01 and beam["kl_deployed"] is beam["kl_deployed_per_response"] is None
+    best = row_of(policy, Decoding("best", best_of=4, **COMMON), other)[0]
+    assert best["kl"] > 0.01 and best["kl_deployed"] is best["kl_deployed_per_response"] is None
+    start = row_of(policy, Decoding("best", best_of=4, **COMMON))[0]
+    assert start["kl"] == pytest.approx(0, abs=1e-6) and start["kl_deployed"] is None
+    assert start["kl_deployed_per_response"] == pytest.approx(math.log(4) - 3 / 4)
+
+
+def test_greedy_and_beams_are_deterministic(policy):
+    greedy = generate(policy, prompts(24), Decoding("greedy", top_k=1, **COMMON), "s", 10)
+    other = generate(policy, prompts(24), Decoding("greedy", top_k=1, **COMMON), "other stream", 10)
+    assert responses_of(greedy) == responses_of(other)
+    beams = [generate(policy, prompts(24), Decoding("beam", beams=4, **COMMON), s, 10) for s in ("s", "other stream")]
+    assert responses_of(beams[0]) == responses_of(beams[1]) != responses_of(greedy)
+
+
+def test_second_judge_and_training_score_are_columns():
+    given = []
+
+    def judge(responses, prompt_texts):
+        given.append((responses, prompt_texts))
+        return [0.25] * len(responses)
+
+    row, responses, scores = row_of(gpt2(), Decoding("plain", **COMMON), judge_2=judge, training_reward=shorter)
+    assert row["judge"] is None and row["judge_2"] == 0.25 and given == [(responses, prompts(24).texts)]
+    assert row["training_score"] == pytest.approx(sum(shorter(0, responses, 0, 0)) / 24)
+    assert row["score"] == pytest.approx(scores.mean().item()) == pytest.approx(sum(words(0, responses, 0, 0)) / 24)
+    row = row_of(gpt2(), Decoding("plain", **COMMON))[0]
+    assert row["training_score"] == row["score"] and row["judge_2"] is None
+
+
+def test_a_random_mask_can_be_deployed(policy):
+    masked = Decoding("own", mask_top_p=0.5, mask_random=True, **COMMON)
+    rollouts = generate(policy, prompts(24), masked, "s", 24, mask_model=policy)
+    expected = sample(
+        policy, prompts(24), sampling_from(policy, 8), generator("evaluation", "s", 0), mask_model=policy,
+        mask_rule=random_mass(0.5, generator("evaluation", "s", 0, "mask")),
+    )
+    assert torch.equal(rollouts[0].responses, expected.responses) and torch.equal(rollouts[0].allowed.bits, expected.allowed.bits)
+    nucleus = generate(policy, prompts(24), Decoding("own", mask_top_p=0.5, **COMMON), "s", 24, mask_model=policy)
+    assert not torch.equal(rollouts[0].allowed.bits[:, 0], nucleus[0].allowed.bits[:, 0])
