@@ -43,6 +43,11 @@ def test_decide_needs_both_p():
     assert decide(verdicts.untestable(ALPHA)) == FEW
 
 
+def test_a_two_sided_p_counts_on_the_side_seen():
+    assert verdicts.directed(0.1, 0.02, 0.0, 0.0, ALPHA) == evidence(0.02, 1.0)
+    assert verdicts.directed(-0.1, 0.02, 0.0, 0.0, ALPHA) == evidence(1.0, 0.02)
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_one_contrast_is_decided_by_interval_and_permutation(seed):
     """What the rule has said since the first runs, in its first words."""
