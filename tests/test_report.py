@@ -125,6 +125,7 @@ def make(
         out = folder / "runs" / condition
         write_table(out / "per_seed.csv", rows)
         write_table(out / "curves.csv", curves)
+        atomic_json(out / "config.json", {"condition": condition, "run": {"algorithm": run["algorithm"]}, "learner": run})
         (out / "samples.jsonl").write_text("".join(json.dumps(s) + "\n" for s in samples))
         tokens = [*WORDS, "<eos>"] if hack <= 0 else ["wonderful", "and", "brilliant"] * 7
         kl = np.abs(rng.normal(drift, 0.3 * drift + 0.02, len(tokens))).tolist()
@@ -183,8 +184,9 @@ def make(
         folder=folder,
         profile="synthetic",
         seeds=seeds,
-        reports=folder / "reports" / "synthetic",
-        reports={"kl": SimpleNamespace(conditions=tuple(conditions), pairs=pairs, note="")}, continued={},
+        reports={"kl": SimpleNamespace(conditions=tuple(conditions), pairs=pairs, note="")},
+        reports_folder=folder / "reports" / "synthetic",
+        continued={},
         bring=SimpleNamespace(model="", reward="", prompts=""),
         tune=SimpleNamespace(learning_rates=(5e-4, 1e-3, 2e-3), kl_coefs=(0.01, *{*tuned}, 0.5)),
     )

@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PROFILES = [ROOT, *sorted(p.parent for p in ROOT.glob("profiles/*/params.yaml"))]
 NAMES = [p.name if p != ROOT else "mini" for p in PROFILES]
 # notebooks whose code imports a module by a computed name
-BY_NAME = {name: ["rlnlp.learners.ppo", "rlnlp.learners.nlpo"] for name in ("run", "tune")}
+LEARNERS = [f"rlnlp.learners.{path.stem}" for path in sorted((ROOT / "rlnlp/learners").glob("*.py")) if path.stem != "__init__"]
+BY_NAME = {"run": LEARNERS, "tune": ["rlnlp.learners.ppo", "rlnlp.learners.nlpo"]}
 
 
 def read(path: Path):
@@ -174,28 +175,41 @@ def body(stage: dict) -> dict:
     return stage.get("do", stage)
 
 
-def stage_of(notebook: str) -> tuple[str, dict]:
-    return next((n, body(s)) for n, s in PIPELINE.items() if f"run build/{notebook}.ipynb " in body(s)["cmd"])
+def stages_of(notebook: str) -> list[tuple[str, dict]]:
+    """The stages that run a notebook: several, or one stage whose items are notebooks (report)."""
+    named = notebook.replace("report_", "report_${key}" + " ") if notebook.startswith("report_") else notebook
+    started = f"run build/{named.split()[0]}.ipynb "
+    return [(n, body(s)) for n, s in PIPELINE.items() if started in body(s)["cmd"]]
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS)
-def test_a_stage_depends_on_the_package_files_its_notebook_imports(notebook, tmp_path):
+def imported(notebook: str, folder: Path) -> list[str]:
+    """The package files that a notebook's code uses, as dvc.yaml names them."""
     cells = json.loads((ROOT / f"notebooks/{notebook}.ipynb").read_text(encoding="utf-8"))["cells"]
-    code = tmp_path / "code.py"
+    code = folder / f"{notebook}.py"
     lines = "".join("".join(c["source"]) + "\n" for c in cells if c["cell_type"] == "code").splitlines()
     code.write_text("\n".join(line for line in lines if not line.lstrip().startswith(("%", "!"))))
     wanted = {n for n in _imports(code, "", "rlnlp") if (ROOT / (n.replace(".", "/") + ".py")).is_file()}
     files = package_files(*sorted(wanted | {"rlnlp.nb"}), *BY_NAME.get(notebook, []))
-    expected = [f"${{root}}/{p.relative_to(ROOT).as_posix()}" for p in files]
-    name, stage = stage_of(notebook)
-    found = [d for d in stage["deps"] if d.startswith("${root}/rlnlp/")]
-    show = "\n".join(f"      - {line}" for line in expected)
-    assert sorted(found) == sorted(expected), f"dvc.yaml, stage {name}: the package files should be\n{show}"
-    assert f"build/{notebook}.ipynb" in stage["deps"]
+    return [f"${{root}}/{p.relative_to(ROOT).as_posix()}" for p in files]
+
+
+@pytest.mark.parametrize("notebook", [n for n in NOTEBOOKS if not n.startswith("report_")] + ["report_"])
+def test_a_stage_depends_on_the_package_files_its_notebook_imports(notebook, tmp_path):
+    """The reports are one stage with many items, so it depends on what any of them uses."""
+    of = [n for n in NOTEBOOKS if n.startswith("report_")] if notebook == "report_" else [notebook]
+    expected = sorted({file for name in of for file in imported(name, tmp_path)})
+    stages = stages_of(of[0])
+    assert stages
+    for name, stage in stages:
+        found = [d for d in stage["deps"] if d.startswith("${root}/rlnlp/")]
+        show = "\n".join(f"      - {line}" for line in expected)
+        assert sorted(found) == expected, f"dvc.yaml, stage {name}: the package files should be\n{show}"
+        item = "report_${key}" if notebook == "report_" else notebook
+        assert f"build/{item}.ipynb" in stage["deps"]
 
 
 def test_figures_are_no_business_of_training():
-    for name in ("data", "models", "tune", "runs"):
+    for name in ("data", "models", "variants", "tune", "runs", "continued"):
         assert not [d for d in body(PIPELINE[name])["deps"] if "figures" in d or "report" in d], name
 
 
@@ -228,7 +242,9 @@ def test_dvc_reads_the_pipeline_of_every_profile():
             read(folder / "params.yaml"),
             dvc("stage", "list", "dvc.yaml", "--name-only", cwd=folder).split(),
         )
-        assert {f"runs@{name}" for name in values["runs"]} == {s for s in stages if s.startswith("runs@")}
+        for kind in ("runs", "continued"):
+            assert {f"{kind}@{name}" for name in values[kind]} == {s for s in stages if s.startswith(f"{kind}@")}
+        assert {f"report@{name}" for name in values["reports"]} == {s for s in stages if s.startswith("report@")}
         assert {f"models@{k}" for k in values["draws"]} == {s for s in stages if s.startswith("models@")}
 
 
@@ -238,7 +254,7 @@ def test_dvc_keeps_quiet_and_to_itself():
 
 
 def test_outputs_are_ignored_by_git_before_they_exist():
-    outs = ["data/draw3", "models/draw3", "tune/ppo.json", "runs/ppo_kl_0", "build/run.ipynb", "executed/data/0.ipynb"]
+    outs = ["data/draw3", "models/draw3", "tune/ppo.json", "runs/ppo_kl_0", "build/run.ipynb", "executed/data/0.ipynb", "variants/draw1"]
     paths = [f"{prefix}{out}" for prefix in ("", "profiles/imdb/") for out in outs] + [
         ".scratch/x",
         ".venv/x",
