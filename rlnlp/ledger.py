@@ -33,19 +33,21 @@ def answer(rows: Rows) -> str:
 
 
 def decided(rows: Rows) -> pd.DataFrame:
-    """The claims that were put to a test: one row each, one line per deciding test. Effects in yardsticks where no unit is named."""
+    """The claims that were put to a test: a row per deciding test, the claim and its verdict on the first.
+
+    Effects are in yardsticks where no unit is named.
+    """
     lines = []
     for row in rows:
-        if tests := [c for c in row["components"] if c["role"] == "decides"]:
-            lines.append(
-                {
-                    "claim": f"**{row['id']}** {row['claim']}",
-                    "published": _lines(_effect(c, "published") for c in tests),
-                    "here [95 %]": _lines(f"{c['name']}: {_effect(c, 'effect')}" for c in tests),
-                    "verdict": f"**{row['word']}**",
-                    "at half the budget": (row["half_word"] or NOTHING) + (" (turns)" if row["turns"] else ""),
-                }
-            )
+        whole = {
+            "claim": f"**{row['id']}** {row['claim']}",
+            "verdict": f"**{row['word']}**",
+            "at half the budget": (row["half_word"] or NOTHING) + (" (turns)" if row["turns"] else ""),
+        }
+        for c in (c for c in row["components"] if c["role"] == "decides"):
+            cells = {"test": c["name"], "published": _effect(c, "published"), "here [95 %]": _effect(c, "effect"), "alone": c["word"]}
+            lines.append({"claim": whole["claim"], **cells, **whole})
+            whole = dict.fromkeys(whole, "")
     return pd.DataFrame(lines)
 
 
@@ -104,6 +106,3 @@ def _effect(c: Mapping[str, Any], which: str) -> str:
 def _unit(c: Mapping[str, Any]) -> str:
     return SHORT.get(c["unit"], f" ({c['unit']})")
 
-
-def _lines(parts) -> str:
-    return "<br>".join(parts)

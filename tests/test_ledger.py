@@ -57,13 +57,14 @@ def test_the_answer_is_two_sentences_of_counts_and_names():
 
 def test_what_was_decided_shows_published_beside_ours_test_by_test():
     table = ledger.decided(ROWS)
-    assert list(table.claim) == ["**P01** P01 says so.", "**P02** P02 says so.", "**P03** P03 says so."]
-    assert table.loc[0, "published"] == "+0.60" and table.loc[0, "here [95 %]"] == "score: +0.50 [+0.30, +0.70]"
-    assert table.loc[2, "here [95 %]"].split("<br>") == [
-        "a: +0.50 [+0.30, +0.70]", "b: +0.50 [+0.30, +0.70]", "c: no KL in common in seed 2",
-    ]  # fmt: skip
-    assert table.loc[2, "published"].split("<br>")[2] == "+0.60 (share of runs)"
-    assert list(table["at half the budget"]) == ["holds here", "fails here (turns)", "inconclusive"]
+    assert list(table.columns) == ["claim", "test", "published", "here [95 %]", "alone", "verdict", "at half the budget"]
+    assert list(table.claim) == ["**P01** P01 says so.", "**P02** P02 says so.", "**P03** P03 says so.", "", ""]
+    assert list(table.test) == ["score", "trend", "a", "b", "c"]
+    assert table.loc[0, "published"] == "+0.60" and table.loc[0, "here [95 %]"] == "+0.50 [+0.30, +0.70]"
+    assert table.loc[4, "published"] == "+0.60 (share of runs)" and table.loc[4, "here [95 %]"] == "no KL in common in seed 2"
+    assert list(table.alone[2:]) == ["inconclusive", "holds here", "inconclusive"]
+    assert list(table.verdict) == ["**holds here**", "**fails here**", "**inconclusive**", "", ""]
+    assert list(table["at half the budget"]) == ["holds here", "fails here (turns)", "inconclusive", "", ""]
 
 
 def test_what_is_open_names_the_seeds_that_would_settle_it():
@@ -128,7 +129,7 @@ def test_the_notebook_judges_the_profiles_claims_from_its_runs(profile, monkeypa
     assert shown[0] == ledger.answer(found["rows"])
     assert claims.rule_hash()[:12] in shown[1] and claims.RULE in shown[1]
     assert all(f"**{name}**" in shown[2] for name in values["claims"])
-    assert (reports / "forest.svg").exists() and "nlpo score: +0." in shown[2]
+    assert (reports / "forest.svg").exists() and "| nlpo score | +0.62 [+0.48, +0.76] | +0." in shown[2]
     pictures = [o for c in page.cells if c.cell_type == "code" for o in c.outputs if "image/png" in o.get("data", {})]
     assert [o["metadata"]["image/png"]["alt"][:14] for o in pictures] == ["Forest plot of"]
 
