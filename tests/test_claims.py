@@ -238,6 +238,16 @@ def test_a_small_effect_that_is_certain_holds_and_says_so():
     assert "smaller than stated beforehand" in verdict.sentence
 
 
+def test_an_effect_that_holds_is_no_evidence_against_the_claim_for_being_small():
+    """One part is certain and small, the other open: the claim is open."""
+    values = arms(0.02, 0.002)
+    base = values["ppo_gamma_095"]["score"]
+    values |= {"nlpo_gamma_095": {"score": base}, "nlpo_gamma_100": {"score": base + 0.5 * NOISE}}
+    verdict = claims.judge(claim(*two()), results(values))
+    assert [c.word for c in verdict.components] == [HOLDS, INCONCLUSIVE]
+    assert verdict.word == INCONCLUSIVE
+
+
 def test_words_keep_their_error_rates():
     """500 claims without an effect, and 500 whose effect is the stated one: wrong words no more often than alpha says."""
     rng = np.random.default_rng(0)
