@@ -354,7 +354,7 @@ def refresh_lines(results: Results) -> list[Series]:
 def refresh_groups(results: Results) -> dict[str, dict[str, str]]:
     """For `plots.training`: a panel per refresh period."""
     swept = refresh_lines(results)[:1]
-    names = {c: "never refreshed" if math.isinf(x) else f"refreshed every {x:g} updates" for s in swept for x, c in zip(s.x, s.conditions)}
+    names = {c: "never refreshed" if math.isinf(x) else f"refreshed every {'update' if x == 1 else f'{x:g} updates'}" for s in swept for x, c in zip(s.x, s.conditions)}
     return {said: {"NLPO": c} for c, said in names.items()}
 
 
@@ -379,8 +379,8 @@ def mask_frontiers(results: Results) -> dict[str, list[Series]]:
     sweeps = [*lines(results, "kl_coef", named, algorithm="ppo", kl_target=0.0),
               *lines(results, "kl_coef", named, algorithm="nlpo", kl_target=0.0, **same)]  # fmt: skip
     swept = [s for s in sweeps if len(s.conditions) > 1]
-    return {"as trained": [Series(s.label, s.conditions, s.x, "own") for s in swept],
-            "plain": swept} if swept else {}  # fmt: skip
+    own = [Series(s.label, s.conditions, s.x, "own") for s in swept]
+    return {"decoded plainly": swept, "decoded as trained": own} if swept else {}
 
 
 def budget_lines(results: Results) -> list[Series]:

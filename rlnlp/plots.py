@@ -34,7 +34,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 JOINS = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)), (0, (3, 3)))
 LABELS = {  # short enough for a small panel
     **figures.LABELS,
-    "generation_log_perplexity": "log-perplexity of the texts\n(independent model, nats/token)",
+    "generation_log_perplexity": "log-perplexity of the texts\n(nats/token)",
     "human_log_perplexity": "log-perplexity on human\nreviews (nats/token)",
     "kl_deployed": "exact KL as decoded\n(nats/token)",
     "judge_2": "second judge",
