@@ -216,7 +216,10 @@ def test_the_profiles_run_what_their_claims_need(path):
 
 @pytest.mark.parametrize(
     "effect, spread, word",
-    [(0.3, 0.02, HOLDS), (-0.3, 0.02, FAILS), (0.0, 0.02, FAILS), (0.05, 0.2, INCONCLUSIVE), (0.0, 0.5, INCONCLUSIVE)],
+    [
+        (0.3, 0.02, HOLDS), (-0.3, 0.02, FAILS), (0.0, 0.02, FAILS), (0.05, 0.2, INCONCLUSIVE), (0.0, 0.5, INCONCLUSIVE),
+        (0.0, 0.15, INCONCLUSIVE),  # known to within 0.07, which is not 0.05 but would be 0.1
+    ],
 )
 def test_planted_effects_give_the_right_word(effect, spread, word):
     """True, reversed, shown to be smaller than stated (0.1 yardsticks = 0.05), and two that are open."""
@@ -306,6 +309,19 @@ def test_several_parts(how, first, second, word):
     base = values["ppo_gamma_095"]["score"]
     values |= {"nlpo_gamma_095": {"score": base}, "nlpo_gamma_100": {"score": base + second[0] + second[1] * NOISE[::-1]}}
     assert claims.judge(claim(*two(), decided_by=how), results(values)).word == word
+
+
+@pytest.mark.parametrize("how, effect, alone", [("all", -0.3, FAILS), ("any", 0.3, HOLDS)])
+def test_a_part_that_decides_alone_is_held_to_holm(how, effect, alone):
+    """p = 0.04: enough for a claim of one part, not against one of several that are all needed, or for one of several."""
+    values = arms(effect, math.copysign(0.44, -effect))  # every seed on one side of 0
+    assert 0.025 < claims.judge(claim(contrast()), results(values)).components[0].p_t < 0.05
+    assert claims.judge(claim(contrast()), results(values)).word == alone
+    base = values["ppo_gamma_095"]["score"]
+    values |= {"nlpo_gamma_095": {"score": base}, "nlpo_gamma_100": {"score": base + NOISE}}
+    verdict = claims.judge(claim(*two(), decided_by=how), results(values))
+    assert [c.word for c in verdict.components] == [INCONCLUSIVE, INCONCLUSIVE]
+    assert verdict.word == INCONCLUSIVE
 
 
 def test_holm_is_over_the_claims_own_deciding_tests_and_again_over_the_table():
@@ -556,6 +572,20 @@ def test_a_sign_that_chance_turned_is_not_flagged():
     assert not claims.sign_changes(*(claims.judge(claim(contrast()), here, split) for split in ("test", "half")))
 
 
+def test_an_equality_that_turns_is_flagged_though_the_claim_is_open():
+    equal = {**contrast(), "direction": "equal", "effect": None, "margin": 0.1}
+
+    def values(effect):
+        base = arms(0.0)["zero_shot"]["score"]
+        open_ = {"nlpo_gamma_095": {"score": base}, "nlpo_gamma_100": {"score": base + NOISE}}
+        return arms(effect) | open_
+
+    known, here = claim(equal, two()[1]), results(values(0.0), half=values(0.3))
+    full, half = claims.judge(known, here), claims.judge(known, here, "half")
+    assert (full.word, half.word) == (INCONCLUSIVE, FAILS)
+    assert claims.sign_changes(full, half)
+
+
 def test_what_is_not_measured_at_half_the_budget_is_left_out_there():
     values = arms(0.3)
     here = results(values, half={})
@@ -665,10 +695,13 @@ def test_the_hash_changes_exactly_if_a_test_does(monkeypatch):
     prose = {**changed, "claim": "another way to say it", "traps": "more", "report": "kl", "tests": [{**changed["tests"][0], "name": "n"}]}
     assert claims.rule_hash({"Z01": claims.Claim.model_validate(prose)}) == before
     assert claims.rule_hash({**base, "Z02": claim(awaiting=["dqn"])}) == before
+    plain = {**changed["tests"][0], "effect": 0.3}
+    unchanged = claims.rule_hash({"Z01": claims.Claim.model_validate({**changed, "tests": [plain]})})
     for field, value in {"direction": "less", "effect": 0.2, "role": "beside", "decoding": "own", "metric": "judge",
                          "terms": {"ppo_gamma_100": 1, "ppo_gamma_090": -1}}.items():  # fmt: skip
-        other = claims.Claim.model_validate({**changed, "tests": [{**changed["tests"][0], "effect": 0.3, field: value}]})
-        assert claims.rule_hash({"Z01": other}) != before, field
+        other = claims.Claim.model_validate({**changed, "tests": [{**plain, field: value}, contrast(name="another")]})
+        same = claims.Claim.model_validate({**changed, "tests": [plain, contrast(name="another")]})
+        assert claims.rule_hash({"Z01": other}) not in (before, unchanged, claims.rule_hash({"Z01": same})), field
     assert claims.rule_hash({"Z01": claims.Claim.model_validate({**changed, "decided_by": "any"})}) != before
     rows = {**ROWS, "a": {"score": [0.7, 0.1], "n": 5}}  # the effect that is half of it is another one
     assert claims.rule_hash({"Z01": claims.Claim.model_validate({**changed, "published": rows})}) != before
