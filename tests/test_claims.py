@@ -345,6 +345,9 @@ def test_a_test_that_stands_beside_does_not_change_the_word_but_is_named_when_it
     assert verdict.word == HOLDS
     assert verdict.components[1].word == FAILS
     assert "the opposite: the control +0.60" in verdict.sentence
+    reverse = claims.judge(claim(contrast(), against), results(arms(-0.3)))
+    assert reverse.word == FAILS
+    assert "the opposite: the control -0.60" in reverse.sentence
 
 
 def test_the_n_that_would_settle_it_is_that_of_the_stated_effect_at_the_spread_seen():
