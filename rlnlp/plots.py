@@ -102,9 +102,7 @@ def sweep(
             if number_ + columns >= len(metrics):
                 axis.set_xlabel(x)
         dashed = any(m.startswith("gain:") or zero and not own_start and m in ablations.QUALITY for m in metrics)
-        _legend(figure, series, dashed)
-        if title:
-            figure.suptitle(f"{title} (n = {_n(n)})", fontsize=11)
+        _legend(figure, series, dashed, f"{title} (n = {_n(n)})" if title else "")
         caption(figure, f"{_seeds(results, metrics)} Values of {x.split(' (')[0]} at equal distances, not to scale. {note}{_lost(results)}")
     return alt_text(figure, f"{title + ': ' if title else ''}{join([_short(m) for m in metrics])} along {x}, {_n(n)}. {'; '.join(said)}.{_lost(results)}")
 
@@ -444,11 +442,14 @@ def _handle(place: int, label: str, joined: bool = True, filled: bool = True) ->
                   markerfacecolor=color if filled else "white")  # fmt: skip
 
 
-def _legend(figure: Figure, series: Sequence[Series], dashed: bool) -> None:
+def _legend(figure: Figure, series: Sequence[Series], dashed: bool, title: str) -> None:
     handles = [_handle(i, s.label, s.joined) for i, s in enumerate(series)]
     if dashed:
         handles.append(Line2D([], [], color=GREY, linestyle="--", linewidth=1, label="zero-shot"))
-    figure.legend(handles=handles, loc="outside upper center", ncols=_columns(figure, [h.get_label() for h in handles]))
+    figure.legend(
+        handles=handles, title=title or None, title_fontsize=11, loc="outside upper center",
+        ncols=_columns(figure, [h.get_label() for h in handles]),
+    )  # fmt: skip
 
 
 def _columns(figure: Figure, labels: Sequence[str]) -> int:

@@ -72,10 +72,12 @@ def test_figures_of_every_report_and_profile(loaded, profile, name):
 
 
 @pytest.mark.parametrize("name", ablations.NAMES)
-def test_labels_of_neighbouring_panels_do_not_touch(loaded, name):
+def test_labels_titles_and_legends_do_not_touch(loaded, name):
     for kind, figure in draw(loaded["full"][name], name).items():
         figure.draw_without_rendering()
         labels = [lab for a in figure.axes for lab in (a.xaxis.label, a.yaxis.label, a.title, a._left_title) if lab.get_text()]
+        labels += [t for legend in figure.legends for t in (*legend.get_texts(), legend.get_title()) if t.get_text() not in ("", "None")]
+        labels += [t for t in (figure._suptitle, figure._supxlabel) if t is not None]
         boxes = [(lab.get_text(), lab.get_window_extent()) for lab in labels]
         for i, (text, box) in enumerate(boxes):
             for other, beside in boxes[:i]:
