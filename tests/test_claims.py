@@ -184,6 +184,7 @@ def test_every_test_states_an_effect_above_zero_in_the_claimed_direction():
             assert entries.stated(test, known) > 0
             if test.effect == "half":
                 found = entries.published(test, known)
+                assert entries.stated(test, known) == pytest.approx(abs(found.effect) / 2)
                 assert math.copysign(1, found.effect) == (1 if test.direction == "greater" else -1), f"{name} {test.name}"
 
 
