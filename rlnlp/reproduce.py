@@ -154,9 +154,7 @@ class Scheduler:
         lost = self.waiting.keys() & self.affected({job.stage})
         if kind(job.stage) in RUNS:
             lost = {s for s in lost if kind(s) not in COLLECT}
-            gone = {job.stage, *lost}
-            self.dirty |= {s for s in self.waiting if kind(s) in COLLECT and self.needs[s] & gone}
-            for condition in (s.partition("@")[2] for s in gone if kind(s) in RUNS):
+            for condition in (s.partition("@")[2] for s in {job.stage, *lost} if kind(s) in RUNS and "@" in s):
                 shutil.rmtree(self.folder / "runs" / condition, ignore_errors=True)  # of before: it is out of date
         self.lost |= lost
         self.waiting = {s: n for s, n in self.waiting.items() if s not in lost}
