@@ -69,7 +69,7 @@ bench: env
 
 # Only what git ignores, only below the named folders: nothing tracked, nothing of another profile, no cache.
 clean:
-	@git clean -fdXq -- $(addprefix $(FOLDER)/,data models tune runs build executed) .scratch/$(PROFILE) reports/$(PROFILE) \
+	@git clean -fdXq -- $(addprefix $(FOLDER)/,data models variants tune runs build executed) .scratch/$(PROFILE) reports/$(PROFILE) \
 	  .pytest_cache .hypothesis .ruff_cache rlnlp tests bench
 	@rm -rf .scratch/$(PROFILE)
 	@echo 'removed what profile $(PROFILE) generated; its finished results are still in the DVC cache (.dvc/cache)'

@@ -579,7 +579,7 @@ def _dropout(results: Results) -> list[str]:
             if len(s.x) < 2 or s.x[0] != 0:
                 continue
             worst, rates = s.conditions[-1], [*rates, s.x[-1]]
-            error, lost = results.values(worst, "first_ratio_error"), results.values(worst, "diverged")
+            error, lost = measure(results, worst, "first_ratio_error"), results.values(worst, "diverged")
             if error is not None:
                 off.append(f"{tables.number(estimate(error, 'first_ratio_error').estimate)} ({s.label})")
             if (change := contrast(results, worst, s.conditions[0], "score")) is not None:

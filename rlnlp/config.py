@@ -536,7 +536,7 @@ class _Check:
         rewards = ["reward", *(reward_name(f) for f in fractions)]
         for group, runs in (("runs", p.runs), ("continued", p.continued)):
             for name, entry in runs.items():
-                if not set(entry) & {"start", "reward", "base"} and group == "runs":
+                if not set(entry) & {"start", "reward", "base", "vocabulary"} and group == "runs":
                     continue
                 try:
                     run = Run.model_validate({k: v for k, v in entry.items() if k in Run.model_fields})
@@ -548,8 +548,13 @@ class _Check:
                     self.add((group, name, "start"), f"expected a name in runs, found {_show(run.start)}{_nearest(run.start, p.runs)}")
                 if run.reward not in rewards:
                     self.add((group, name, "reward"), f"expected one of {rewards} (variants.label_fractions), found {run.reward!r}{_nearest(run.reward, rewards)}")
-                if run.base == "policy_dropout" and not p.variants.dropout:
-                    self.add((group, name, "base"), "policy_dropout is not made: variants.dropout is 0")
+                if run.base == "policy_dropout" and (p.bring.model or not p.variants.dropout):
+                    why = "bring.model is set" if p.bring.model else "variants.dropout is 0"
+                    self.add((group, name, "base"), f"policy_dropout is not made: {why}")
+                if run.reward != "reward" and p.bring.reward:
+                    self.add((group, name, "reward"), f"{run.reward} is not made: bring.reward is set; take such runs out")
+                if run.vocabulary and "learner" not in ALGORITHMS[run.algorithm]:
+                    self.add((group, name, "vocabulary"), f"expected 0 for {run.algorithm}: the texts it imitates use all tokens")
         for report, shown in p.reports.items():
             place = ("reports", report)
             for i, name in enumerate(shown.conditions):

@@ -30,16 +30,24 @@ def run_digest(folder: Path) -> str:
     return digest({name: file_hash(folder / name) for name in FILES if (folder / name).is_file()})
 
 
-def shown(values: Mapping[str, Any], compared: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
-    """Report (or "claims") -> the conditions it reads, in the order of the file.
+def shown(values: Mapping[str, Any], compared: Mapping[str, tuple[str, Iterable[str]]]) -> dict[str, list[str]]:
+    """Report (or "claims") -> the conditions it reads, in the order of the file: those it shows, and those that the listed
+    claims of this report compare (the yardstick's runs, for one).
 
-    values: params.yaml; compared: claim id -> the conditions it compares. A listed claim that is not in `compared`, and
-    conditions that this profile has not got, are for the ledger to complain about.
+    values: params.yaml; compared: claim id -> (its report, the conditions it compares). A listed claim that is not in
+    `compared`, and conditions that this profile has not got, are for the ledger to complain about.
     """
     runs = {**values["runs"], **(values.get("continued") or {})}
-    wanted = {c for name in values.get("claims") or () for c in compared.get(name, ())}
-    found = {name: list(report["conditions"]) for name, report in values["reports"].items()}
-    return {**found, LEDGER: [c for c in runs if c in wanted]}
+    judged: dict[str, set[str]] = {LEDGER: set()}
+    for name in values.get("claims") or ():
+        report, conditions = compared.get(name, ("", ()))
+        for place in (report, LEDGER):
+            judged.setdefault(place, set()).update(conditions)
+    found = {
+        name: [*report["conditions"], *(c for c in runs if c in judged.get(name, ()) and c not in report["conditions"])]
+        for name, report in values["reports"].items()
+    }
+    return {**found, LEDGER: [c for c in runs if c in judged[LEDGER]]}
 
 
 def write(lists: dict[str, Iterable[str]], runs: Path, out: Path) -> None:
@@ -58,13 +66,13 @@ def main(argv: list[str]) -> int:
         return 2
     path, out = Path(argv[0]), Path(argv[1])
     values = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
-    compared: dict[str, Iterable[str]] = {}
+    compared: dict[str, tuple[str, Iterable[str]]] = {}
     if values.get("claims"):
         from rlnlp import entries  # brings scipy
 
         names = {**values["runs"], **(values.get("continued") or {})}
         known = entries.load(path.parent / values["root"] / "claims.yaml", also=names)
-        compared = {name: entries.conditions_of(claim) for name, claim in known.items()}
+        compared = {name: (claim.report, entries.conditions_of(claim)) for name, claim in known.items()}
     write(shown(values, compared), path.parent / "runs", out)
     return 0
 

@@ -123,7 +123,8 @@ def evaluate(
 
     Beam search samples from nothing, so it has no deployed KL (None). That of best of n is not computable token by
     token; per response it is the upper bound log n - (n - 1) / n to the distribution that was sampled from (Beirami et
-    al. 2024, arXiv:2401.01879), given where that is the reference's and None where the policy was trained too.
+    al. 2024, arXiv:2401.01879), given where that is the reference itself and None where the policy was trained or the
+    samples were tempered, truncated or kept from ending.
     """
     training = training_reward or reward
 
@@ -144,7 +145,8 @@ def evaluate(
     n, per_token, per_response = decoding.best_of, deployed / tokens, deployed / len(prompts)
     if decoding.beams > 1 or n > 1:
         per_token, per_response = None, None
-    if n > 1 and raw / tokens < 1e-6:
+    untruncated = decoding.temperature == 1 and not decoding.top_k and decoding.top_p == 1 and not decoding.min_new_tokens
+    if n > 1 and raw / tokens < 1e-6 and untruncated and decoding.mask_top_p is None:
         per_response = math.log(n) - (n - 1) / n
     row = {
         "score": scores.mean().item(),

@@ -32,7 +32,7 @@ from .settings import Settings
 from .types import Experience, Prompts, Rollout, take, to
 
 SAVE_EVERY = 5  # updates between checkpoints: a kill costs at most this much work
-SETTINGS_READ = ("bring", "mirror", "task", "reward_model", "evaluation", "threads", "device", "variants.standard_prompts")
+SETTINGS_READ = ("bring", "mirror", "task", "reward_model", "evaluation", "threads", "device")
 LAST = 3  # updates whose mean score says where training ended
 
 
@@ -201,7 +201,7 @@ def train(
                 tensors, numbers = checkpoint.pack(state)
                 runs.save_state(folder / "checkpoint", tensors, {"numbers": numbers, "curve": curve})
     except (TrainingError, ValueError) as error:  # RewardError and failed checks of records are ValueErrors
-        if isinstance(error, Diverged) and "finite" in config.breaks:
+        if isinstance(error, Diverged) and "finite" in getattr(config, "breaks", ()):
             return state, curve
         what = str(error) if isinstance(error, TrainingError) else f"update {state.update + 1}: {error}"
         last = state.update - state.update % SAVE_EVERY
@@ -213,14 +213,11 @@ def train(
 
 
 def decodings(algorithm: str, config: Settings, settings: Evaluation, extra: tuple[str, ...] = ()) -> list[Decoding]:
-    """Plain and top-p, the same for every algorithm, the one the algorithm trained with, and those of ``extra``.
-
-    A random mask (``mask_source``) exists in training only: that run's own decoding is its policy's.
-    """
+    """Plain and top-p, the same for every algorithm, the one the algorithm trained with, and those of ``extra``."""
     common = {"max_new_tokens": config.max_new_tokens, "min_new_tokens": getattr(config, "min_new_tokens", 0)}
     own = {**common, **{k: getattr(config, k) for k in ("temperature", "top_k", "top_p") if hasattr(config, k)}}
-    if algorithm == "nlpo" and config.mask_source != "random":
-        own |= {"mask_top_p": config.mask_top_p, "mask_min_tokens": config.mask_min_tokens}
+    if algorithm == "nlpo":
+        own |= {"mask_top_p": config.mask_top_p, "mask_min_tokens": config.mask_min_tokens, "mask_random": config.mask_source == "random"}
     if algorithm == "best_of_n":
         own |= {"best_of": config.n}
     named = {
@@ -243,10 +240,16 @@ def measure(params: Params, draw: Draw, state, seed: int, split: str, decoding: 
 
 
 def evaluate_state(params: Params, draw: Draw, state, seed: int, split: str, chosen: list[Decoding]):
-    """Rows of metrics on a split for each decoding, and the first responses of the plain one."""
+    """Rows of metrics on a split for each decoding, and the first responses of the plain one.
+
+    A policy that is not finite any more (it ended so, ``breaks: [finite]``) has rows without numbers.
+    """
     settings, rows, samples = params.evaluation, [], []
-    human = human_log_perplexity(state.policy, draw.tokenizer, data.load_texts(draw.data, "human_reviews"))
     prompts, done = draw.prompts(split), {}
+    if not all(torch.isfinite(weights).all() for weights in state.policy.parameters()):
+        about = {"split": split, "prompts": len(prompts), "score": None}
+        return [{**about, "decoding": d.name, "decoding_record": d.record()} for d in chosen], []
+    human = human_log_perplexity(state.policy, draw.tokenizer, data.load_texts(draw.data, "human_reviews"))
     for decoding in chosen:
         record = decoding.record()
         if record not in done:
@@ -270,7 +273,7 @@ def training_facts(curve: list[dict], config: Settings, updates: int) -> dict[st
     Means over updates: first_ratio_error, clip_fraction, approx_kl, gradient_norm. peak_kl: the largest sampled KL, nats per token.
     wobble: standard deviation of the training score's changes from update to update / sqrt 2. drop: its highest mean over
     3 updates in a row minus the last one. diverged: 1 if training ended before ``updates``, if the mean score of the last 3
-    updates is more than 2 wobbles below that of the first update, or the last KL is more than ten times an adaptive target.
+    updates is more than 2 wobbles below that of the first 3, or the last KL is more than ten times an adaptive target.
     """
     def series(name: str) -> np.ndarray:
         return np.array([m[name] for m in curve if name in m])
@@ -288,7 +291,7 @@ def training_facts(curve: list[dict], config: Settings, updates: int) -> dict[st
         level = np.convolve(score, np.ones(LAST) / LAST, "valid")
         facts["wobble"] = float(np.diff(score).std() / np.sqrt(2))
         facts["drop"] = float(level.max() - level[-1])
-        lost = level[-1] < score[0] - 2 * facts["wobble"]
+        lost = level[-1] < level[0] - 2 * facts["wobble"]
         far = getattr(config, "kl_target", 0) and kl[-1] > 10 * config.kl_target
         facts["diverged"] = float(facts["diverged"] or lost or far)
     return facts
@@ -320,7 +323,9 @@ def run_seed(params: Params, condition: str, seed: int, tuned: dict) -> Path:
     """Train and evaluate one seed of a condition; returns the folder of its finished files, reused if it is there.
 
     Evaluated are the final policy on the test prompts (split "test") and, for the verdict at half the budget, the policy
-    after half the updates on the validation prompts (split "half": plain decoding, and those that the run adds).
+    after half the updates on the validation prompts (split "half": every decoding; top-p only where the run adds others, as
+    it decides no other claim).
+    A run that ended before (``breaks: [finite]``) is measured as it was then, in both splits.
     """
     run = params.run(condition)
     algorithm = run.algorithm
@@ -334,19 +339,21 @@ def run_seed(params: Params, condition: str, seed: int, tuned: dict) -> Path:
             return final
         draw = load_draw(params, seed, run)
         positives = None
-        if algorithm == "supervised":
+        if algorithm == "supervised" and not params.bring.prompts:  # brought prompts bring their own references
             positives = variants.positive_prompts(params, draw.data, seed, config.data_fraction, draw.tokenizer)
             positives = to(positives, draw.policy.device)
-        chosen = decodings(algorithm, config, params.evaluation, run.decodings)
+        measured = decodings(algorithm, config, params.evaluation, run.decodings)
         updates = getattr(config, "updates", 0)
 
         def half(state, curve: list[dict]) -> None:
-            rows, _ = evaluate_state(params, draw, state, seed, "validation", [d for d in chosen if d.name not in ("top_p", "own")])
+            rows, _ = evaluate_state(params, draw, state, seed, "validation", [d for d in measured if d.name != "top_p" or run.decodings])
             so_far = training_facts(curve, config, updates // 2)
             runs.atomic_json(folder / "half.json", [{**row, "split": "half", **so_far} for row in rows])
 
         state, curve = train(algorithm, config, draw, seed, folder, f"{condition} seed {seed}", positives, half)
-        rows, samples = evaluate_state(params, draw, state, seed, "test", chosen)
+        if not (folder / "half.json").is_file():
+            half(state, curve)
+        rows, samples = evaluate_state(params, draw, state, seed, "test", measured)
         rows = [{**row, **training_facts(curve, config, updates)} for row in rows] + json.loads((folder / "half.json").read_text())
         who = {"condition": condition, "seed": seed}
         facts = {
@@ -364,10 +371,21 @@ def run_seed(params: Params, condition: str, seed: int, tuned: dict) -> Path:
 
 
 def run_condition(params: Params, condition: str, out: Path) -> None:
-    """Every seed of a condition into ``out``: per_seed.csv, curves.csv, samples.jsonl, config.json, episode.json, policy_seed<k>/."""
+    """Every seed of a condition into ``out``: per_seed.csv, curves.csv, samples.jsonl, config.json, episode.json, policy_seed<k>/.
+
+    A seed that fails does not keep the others from being trained; then ``TrainingError`` names it and ``out`` is not written.
+    """
     run = params.run(condition)
     tuned = chosen(params, run.algorithm)
-    finals = {seed: run_seed(params, condition, seed, tuned) for seed in params.seeds}
+    finals, failed = {}, {}
+    for seed in params.seeds:
+        try:
+            finals[seed] = run_seed(params, condition, seed, tuned)
+        except TrainingError as error:  # the other seeds are trained and kept
+            failed[seed] = error
+    if failed:
+        said = "; ".join(str(error) for error in failed.values())
+        raise TrainingError(f"{len(failed)} of {len(params.seeds)} seeds failed: {said}") from next(iter(failed.values()))
     with finished(out) as work:
         for name in ("per_seed.csv", "curves.csv"):
             runs.write_table(work / name, [row for f in finals.values() for row in runs.read_table(f / name)])
@@ -457,10 +475,13 @@ def fingerprint(params: Params, draw: int, run: Run, settings: dict) -> str:
         place = Path(pretrain.locate(trained, part, params.mirror))
         if place.is_dir() and trained not in (place, *place.parents):
             folders.append(place)
-    scales = [] if run.reward == "reward" else [further / "standard.json"]
+    scales = {}
+    if run.reward != "reward":
+        known = json.loads((further / "standard.json").read_text())
+        scales = {"scales": [known[run.reward], known["reward"]]}
     return runs.fingerprint(
-        {**params.pick(*SETTINGS_READ), **settings, "algorithm": run.algorithm},
-        files=[*_code(runs.package_files, run.algorithm), *params.reward_files, *scales], folders=folders,
+        {**params.pick(*SETTINGS_READ), **settings, **scales, "algorithm": run.algorithm},
+        files=[*_code(runs.package_files, run.algorithm), *params.reward_files], folders=folders,
     )
 
 

@@ -70,8 +70,14 @@ def test_a_value_taken_out_of_the_settings_leaves_the_digest_and_a_report_its_fi
 
 def test_the_ledger_reads_what_the_listed_claims_compare_and_this_profile_has():
     values = {"runs": {"a": {}, "b": {}, "c": {}}, "continued": {"d": {}}, "reports": {}, "claims": ["P01", "P02", "P99"]}
-    compared = {"P01": ["d", "a"], "P02": ["a", "nowhere"], "P03": ["c"]}
+    compared = {"P01": ("mask", ["d", "a"]), "P02": ("gamma", ["a", "nowhere"]), "P03": ("mask", ["c"])}
     assert digests.shown(values, compared) == {"claims": ["a", "d"]}
+
+
+def test_a_report_also_follows_the_runs_that_its_claims_compare():
+    values = {"runs": {"a": {}, "b": {}, "c": {}}, "reports": {"mask": {"conditions": ["b"]}, "gamma": {"conditions": ["a"]}}, "claims": ["P01"]}
+    compared = {"P01": ("mask", ["c", "b"]), "P02": ("gamma", ["c"])}  # P02 is not listed: this profile does not judge it
+    assert digests.shown(values, compared) == {"mask": ["b", "c"], "gamma": ["a"], "claims": ["b", "c"]}
 
 
 def test_it_starts_quickly():
