@@ -548,13 +548,15 @@ class _Check:
                     self.add((group, name, "start"), f"expected a name in runs, found {_show(run.start)}{_nearest(run.start, p.runs)}")
                 if run.reward not in rewards:
                     self.add((group, name, "reward"), f"expected one of {rewards} (variants.label_fractions), found {run.reward!r}{_nearest(run.reward, rewards)}")
-                if run.base == "policy_dropout" and (p.bring.model or not p.variants.dropout):
-                    why = "bring.model is set" if p.bring.model else "variants.dropout is 0"
-                    self.add((group, name, "base"), f"policy_dropout is not made: {why}")
-                if run.reward != "reward" and p.bring.reward:
-                    self.add((group, name, "reward"), f"{run.reward} is not made: bring.reward is set; take such runs out")
+                if run.base == "policy_dropout" and not p.variants.dropout:
+                    self.add((group, name, "base"), "policy_dropout is not made: variants.dropout is 0")
                 if run.vocabulary and "learner" not in ALGORITHMS[run.algorithm]:
                     self.add((group, name, "vocabulary"), f"expected 0 for {run.algorithm}: the texts it imitates use all tokens")
+        for setting, own in (("reward", "reward"), ("model", "base")):  # variants are made of models that are trained here
+            plain = Run.model_fields[own].default
+            lost = [name for name, entry in p.all_runs.items() if entry.get(own, plain) != plain]
+            if getattr(p.bring, setting) and lost and ("bring", setting) not in self.reported:
+                self.add(("bring", setting), f"these runs need a {own} that is made here; take them out of runs and reports: {', '.join(lost)}")
         for report, shown in p.reports.items():
             place = ("reports", report)
             for i, name in enumerate(shown.conditions):

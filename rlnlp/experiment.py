@@ -235,7 +235,7 @@ def measure(params: Params, draw: Draw, state, seed: int, split: str, decoding: 
     return evaluate(
         state.policy, state.reference, draw.evaluator, draw.prompts(split), draw.tokenizer, draw.reward, draw.alone,
         draw.judge, decoding, f"{seed}/{split}", params.evaluation.batch_size, getattr(state, "mask_model", None),
-        judge_2=draw.judge_2, training_reward=draw.training_reward,
+        judge_2=draw.judge_2, training_reward=None if draw.training_reward is draw.reward else draw.training_reward,
     )
 
 

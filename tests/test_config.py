@@ -268,7 +268,10 @@ def test_a_brought_model_decides_the_length(edited, tmp_path):
 def test_brought_files(edited, tmp_path):
     (tmp_path / "my.py").write_text("")
     (tmp_path / "my.csv").write_text("prompt\nhello\n")
-    params = config.load(edited(('reward: ""', "reward: my.py:score"), ('prompts: ""', "prompts: my.csv")))
+    brought = ('reward: ""', "reward: my.py:score"), ('prompts: ""', "prompts: my.csv")
+    told = problems(edited(*brought))
+    assert len(told) == 1 and "bring.reward" in told[0] and "labels_10" in told[0]  # it has no version of fewer labels
+    params = config.load(edited(*brought, ("reward: reward_10", "kl_coef: 0.1")))
     assert params.task_name == "csv" and params.task.name == "generated_reviews"
 
 

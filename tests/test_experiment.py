@@ -38,11 +38,19 @@ def write_params(folder: Path, **changes) -> Path:
     values = yaml.load((REPOSITORY / "profiles" / "smoke" / "params.yaml").read_text())
     for source in (SMALL, changes):
         for key, value in source.items():
-            values[key] = {**values[key], **value} if isinstance(value, dict) else value
+            whole = key in WITHOUT_VARIANTS or not isinstance(value, dict)
+            values[key] = value if whole else {**values[key], **value}
     path = folder / "params.yaml"
     with open(path, "w") as file:
         yaml.dump(values, file)
     return path
+
+
+WITHOUT_VARIANTS = {  # what is left where a reward is brought: no run on fewer labels
+    "runs": {"zero_shot": {"algorithm": "ppo", "updates": 0}, "ppo_kl_0": {"algorithm": "ppo", "kl_coef": 0.0}, "ppo_kl_default": {"algorithm": "ppo"},
+             "supervised": {"algorithm": "supervised"}},
+    "reports": {"kl": {"conditions": ["ppo_kl_0", "ppo_kl_default"]}}, "continued": {}, "claims": [],
+}  # fmt: skip
 
 
 def build(folder: Path) -> config.Params:
@@ -74,7 +82,7 @@ def world(built, tmp_path) -> Path:
 
 def run(folder: Path, condition: str = "ppo_kl_default", seed: int = 1) -> Path:
     params = config.load(folder / "params.yaml")
-    return experiment.run_seed(params, condition, seed, experiment.chosen(params, params.runs[condition]["algorithm"]))
+    return experiment.run_seed(params, condition, seed, experiment.chosen(params, params.run(condition).algorithm))
 
 
 @pytest.fixture
@@ -239,7 +247,7 @@ def test_bring_your_own_model_reward_and_prompts(world, monkeypatch):
     pretrain.save(world / "mine", model, tokenizer, "# mine")
     (world / "mine.py").write_text("def goodness(prompts, responses, references, meta):\n    return [float(r.count('good')) for r in responses]\n")
     (world / "mine.csv").write_text("prompt,reference\n" + "".join(f"hello world {'good ' * (1 + i % 4)}{'bad ' * (i // 4)},good .\n" for i in range(40)))
-    write_params(world, bring={"model": "mine", "reward": "mine.py:goodness", "prompts": "mine.csv"}, draws=[1])
+    write_params(world, bring={"model": "mine", "reward": "mine.py:goodness", "prompts": "mine.csv"}, draws=[1], **WITHOUT_VARIANTS)
     for name in ("data", "models", "variants"):
         shutil.rmtree(world / name)
     params = build(world)
@@ -250,14 +258,15 @@ def test_bring_your_own_model_reward_and_prompts(world, monkeypatch):
     assert all(s["score"] == s["response"].count("good") for s in samples)
     curve = [row["objective/score"] for row in runs.read_table(final / "curves.csv")]
     assert max(curve[-3:]) > curve[0]
+    experiment.run_seed(params, "supervised", 1, {})  # learns from the references that were brought: the task has no others
 
 
 def test_a_reward_that_turns_nan_names_update_examples_and_checkpoint(world):
     (world / "bad.py").write_text(
         "calls = []\ndef nan_later(prompts, responses, references, meta):\n    calls.append(1)\n"
-        "    return [float('nan') if len(calls) > 9 else 1.0 for _ in responses]\n"
+        "    return [float('nan') if len(calls) > 10 else 1.0 for _ in responses]\n"
     )
-    write_params(world, bring={"reward": "bad.py:nan_later"})
+    write_params(world, bring={"reward": "bad.py:nan_later"}, **WITHOUT_VARIANTS)
     params = config.load(world / "params.yaml")
     for draw in params.draws:
         pretrain.build(params, draw, world / "data" / f"draw{draw}", world / "models" / f"draw{draw}", params.scratch)
