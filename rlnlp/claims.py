@@ -26,25 +26,26 @@ import pandas as pd
 from ruamel.yaml import YAML
 
 from rlnlp import effects, stats
-from rlnlp.comparisons import NOT_MEASURED, Component, measure, present, seeds_needed
+from rlnlp.comparisons import NOT_MEASURED, NOTHING, Component, measure, present, seeds_needed
 from rlnlp.entries import YARDSTICK, Claim, ClaimError, conditions_of, load, nearest, stated
 from rlnlp.runs import atomic_json, atomic_write
 from rlnlp.tables import join
 from rlnlp.tables import markdown as as_markdown
-from rlnlp.verdicts import FAILS, FEW, HOLDS, INCONCLUSIVE, adjusted, decide
+from rlnlp.verdicts import FAILS, FEW, HOLDS, INCONCLUSIVE, Evidence, adjusted, decide
 from rlnlp.verdicts import combine as combined
 
 AWAITING, ELSEWHERE = "awaiting", "not testable here"
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
 WORDS = (HOLDS, FAILS, INCONCLUSIVE, AWAITING, ELSEWHERE, REPRODUCED, NOT_REPRODUCED)
+SMALLER = "shown to be smaller than stated beforehand"
 FULL_SCALE = "paper"  # the profile whose verdicts are about reproduction
 RULE = (
     "The unit is the seed. A test makes one number per seed from the conditions it names, on the test prompts at the "
     "final checkpoint. It holds here if the mean lies in the claimed direction, the two-sided t test gives p <= alpha"
     " and the exact one-sided sign-flip test too; a claim of equality holds here if two one-sided t tests put the "
-    "difference within its margin. It fails here if the same is true of the opposite direction, if the difference is "
-    "shown to be smaller than the effect stated beforehand (two one-sided t tests; not asked where it holds), or if a"
-    " claimed equality is shown to be broken by more than the margin. Everything else is inconclusive. Spreads are "
+    "difference within its margin. It fails here if the same is true of the opposite direction, or if a claimed "
+    "equality is shown to be broken by more than the margin. Everything else is inconclusive; that an effect is shown to"
+    " be smaller than the one stated beforehand (two one-sided t tests) is said beside and changes no word. Spreads are "
     "compared by Brown-Forsythe, shares of runs by Fisher's exact test, a peak by its curvature and by inner points "
     "above the first and above the last. A claim with several tests, all needed: it holds here if each one holds, "
     "without adjustment (intersection-union), and fails here if one fails after Holm over the claim's own deciding "
@@ -52,12 +53,20 @@ RULE = (
     "that stand beside take no part. Where so few seeds cannot reach alpha whatever they show, no test is made and "
     "the claim is not testable here. A contrast and a spread need all their conditions; trend, peak, matched, "
     "frontier and fraction take those of their conditions that the profile lists, at least as many as the test says. "
-    "A listed condition without results is an error. Effects are in yardsticks: how far PPO without the KL penalty "
-    "moves a metric from the untrained model. The same is done at half the training budget on the validation prompts;"
+    "A listed condition without results is an error; where a deciding test has no numbers for some seeds, because their "
+    "runs diverged, the claim is inconclusive. Effects are in yardsticks: how far PPO without the KL penalty moves a "
+    "metric from the untrained model (judges and drop by how far it moves the score, KL while training by the KL). "
+    "Intervals in yardsticks leave out the yardstick's own uncertainty; where its own 95 % interval over seeds includes "
+    "0, no test is made with it, and a claim that such a test decides is inconclusive. The same is done at half the training budget on the validation prompts;"
     " flagged are holds here turning into fails here or back, and a changed sign of a deciding effect that is not "
-    "inconclusive at both. In the profile paper the words are reproduced and not reproduced, and reproduced asks in "
-    "addition that no deciding effect is smaller than the one stated beforehand (half the published one where there "
-    "is one)."
+    "inconclusive at both. In the profile paper the words are reproduced and not reproduced. Reproduced asks in addition "
+    "that no deciding effect is smaller than the one stated beforehand (half the published one where there is one). Not "
+    "reproduced is also said where effects are shown to be smaller than that, whether or not they differ from 0, counted"
+    " and adjusted as effects in the opposite direction are."
+)
+WRITTEN = (
+    "The tests of P01 to P05 were written after earlier runs of these conditions had been seen (an earlier report, of the "
+    "same seeds), so they are no predictions. The tests of all other claims were written before any of their runs."
 )
 
 
@@ -98,9 +107,10 @@ def judge(claim: Claim, results, split: str = "test") -> Verdict:
     """A claim's verdict on the runs of a profile.
 
     results: `results.Results` of the claim's conditions; split: "test" (final), or "half" (half the budget; what was not
-    measured there is left out). A claim without tests is awaiting or not testable here.
+    measured there decides nothing). A claim without tests is awaiting or not testable here. A deciding test without numbers
+    for some seeds, or without a yardstick, makes the claim inconclusive and its sentence says so.
     Raises: ClaimError for a deciding test whose runs are not listed, whose listed runs have no results, or whose metric
-    or decoding was not measured.
+    or decoding was not measured in any seed, unless all of them diverged.
     """
     if not claim.tests:
         word = AWAITING if claim.awaiting else ELSEWHERE
@@ -110,10 +120,8 @@ def judge(claim: Claim, results, split: str = "test") -> Verdict:
     if lacking := lacks(claim, results.params.all_runs):
         raise ClaimError(f"{claim.id}: {results.params.profile} lists it and does not run what it needs: {'; '.join(lacking)}")
     measured = [measure(test, claim, results, split) for test in claim.tests]
-    decides = [i for i, (c, found) in enumerate(measured) if c.role == "decides" and found is not None]
-    if not decides:
-        return Verdict(claim.id, INCONCLUSIVE, tuple(c for c, _ in measured), f"Inconclusive: nothing was measured ({split}).")
-    parts = [measured[i][1] for i in decides]
+    decides = [i for i, (c, _) in enumerate(measured) if c.role == "decides"]
+    parts = [measured[i][1] or NOTHING for i in decides]
     fair = dict(zip(decides, adjusted(parts)))
     p_holm = dict(zip(decides, _holm([measured[i][0].p_t for i in decides])))
     components = []
@@ -126,13 +134,18 @@ def judge(claim: Claim, results, split: str = "test") -> Verdict:
             if component.word == INCONCLUSIVE and split == "test":
                 component = replace(component, n_needed=seeds_needed(component))
         components.append(component)
+    if gone := [f"{c.name} ({c.note})" for c, found in measured if c.role == "decides" and found is None]:
+        said = f"Inconclusive: not measured ({split}): {'; '.join(gone)}."  # never a word on a part of a claim
+        return Verdict(claim.id, INCONCLUSIVE, tuple(components), said)
     word = decide(combined(parts, claim.decided_by))
     lacking: tuple[str, ...] = ()
     if word == FEW:
         word, lacking = ELSEWHERE, (f"at least {effects.fewest_seeds()} seeds (here {len(results.seeds)})",)
-    if results.params.profile == FULL_SCALE:
-        word = INCONCLUSIVE if word == HOLDS and any(map(_too_small, components)) else word
-        word = {HOLDS: REPRODUCED, FAILS: NOT_REPRODUCED}.get(word, word)
+    elif results.params.profile == FULL_SCALE:
+        if _refuted(parts, [measured[i][0].p_smaller for i in decides], claim.decided_by):
+            word = NOT_REPRODUCED
+        elif word == HOLDS:
+            word = INCONCLUSIVE if any(map(_too_small, components)) else REPRODUCED
     found = Verdict(claim.id, word, tuple(components), "", lacking)
     return replace(found, sentence=_sentence(found))
 
@@ -253,7 +266,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
             "p (t)": _p(c["p_t"]), "Holm": _p(c["p_t_holm"]), "Holm, table": _p(c["p_t_table"]), "p (exact)": _p(c["p_exact"]),
             "n": "" if c["n"] is None else f"{c['n']}",
             "n that settles it": "" if c["n_needed"] is None else f"{c['n_needed']}",
-            "word": c["word"] + (f" ({c['note']})" if c["note"] else ""),
+            "word": c["word"] + (f" ({'; '.join(said)})" if (said := [*filter(None, [c["note"], c["smaller"] and SMALLER])]) else ""),
         }
         for row in rows
         for c in row["components"]
@@ -262,7 +275,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     parts = [f"# Claims, profile {rows[0]['profile']}" if rows else "# Claims", _counts(rows) + ".", as_markdown(table(rows))]
     if tests:
         parts += ["## Every test", as_markdown(pd.DataFrame(tests))]
-    parts += ["## The rule", f"Hash of the rule and of every test: `{rule[:12]}`. Alpha is {stats.ALPHA:g}.", RULE]
+    parts += ["## The rule", f"Hash of the rule and of every test: `{rule[:12]}`. Alpha is {stats.ALPHA:g}.", RULE, WRITTEN]
     return "\n\n".join(parts) + "\n"
 
 
@@ -335,6 +348,18 @@ def _holm(p_values: Sequence[float | None]) -> list[float | None]:
     return [None if p is None else next(fair) for p in p_values]
 
 
+def _refuted(parts: Sequence[Evidence], p_smaller: Sequence[float | None], how: str) -> bool:
+    """Whether the parts show the opposite, or effects smaller than stated (p_smaller: TOST p, None where none was made).
+
+    Each p of the two is at least that of a one-sided t test of "below the stated effect", so either may be taken: a claim
+    whose effects are as stated is refuted with probability <= alpha.
+    """
+    smaller = [e if p is None else replace(e, p_against=p, exact_against=0.0) for e, p in zip(parts, p_smaller)]
+    likelier = [min(pair, key=lambda e: e.opposite.p) for pair in zip(parts, smaller)]
+    ways = (parts, smaller) if how == "all" else (likelier,)
+    return any(decide(combined(way, how).opposite) == HOLDS for way in ways)
+
+
 def _too_small(c: Component) -> bool:
     return c.role == "decides" and c.direction != "equal" and c.effect is not None and abs(c.effect) < c.stated
 
@@ -348,7 +373,7 @@ def _sentence(verdict: Verdict) -> str:
         said = f"{c.name} {_span(c.effect, c.effect_low, c.effect_high)}" if c.effect is not None else c.name
         beside = [f"published {c.published:+.2f}"] if c.published is not None else []
         beside += [c.note] if c.note else []
-        beside += ["smaller than stated beforehand"] if c.smaller and c.direction != "equal" else []
+        beside += [SMALLER] if c.smaller else []
         said += f" ({'; '.join(beside)})" if beside else ""
         parts.append(said if c.word in (verdict.word, NOT_MEASURED) else f"{said}: {c.word}")
     open_ = [c for c in verdict.deciding if c.word == INCONCLUSIVE and c.n_needed]
@@ -356,8 +381,10 @@ def _sentence(verdict: Verdict) -> str:
     if verdict.word == INCONCLUSIVE and open_:
         worst = max(open_, key=lambda c: c.n_needed)
         more = f" About {worst.n_needed:,} seeds would settle an effect of {worst.stated:.3g} ({worst.name})."
-    other = {HOLDS: FAILS, FAILS: HOLDS, REPRODUCED: FAILS, NOT_REPRODUCED: HOLDS}.get(verdict.word)
-    beside = [c for c in verdict.components if c.role == "beside" and c.word == other]
+    other = {HOLDS: FAILS, FAILS: HOLDS, REPRODUCED: FAILS}.get(verdict.word)
+    if verdict.word == NOT_REPRODUCED and any(c.word == FAILS for c in verdict.deciding):  # and not for being small
+        other = HOLDS
+    beside = [c for c in verdict.components if c.role == "beside" and c.word == other and c.direction != "equal"]
     against = [f"{c.name} {_span(c.effect, c.effect_low, c.effect_high)}" for c in beside]
     more += f" Beside it, but not in the word, the opposite: {'; '.join(against)}." if against else ""
     units = {c.unit for c in verdict.deciding}

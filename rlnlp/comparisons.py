@@ -14,10 +14,12 @@ import numpy as np
 
 from rlnlp import curves, effects, stats, unpaired
 from rlnlp.entries import LOGGED, PARTIAL, YARDSTICK, Claim, ClaimError, Test, published, stated, weights, yardstick_of
+from rlnlp.results import ReportError
 from rlnlp.tables import join
-from rlnlp.verdicts import HOLDS, Evidence, decide, untestable
+from rlnlp.verdicts import Evidence, untestable
 
 NOT_RUN, NOT_MEASURED = "not run here", "not measured"  # words of a test that was not made
+NOTHING = Evidence(1.0, 1.0, 1.0, 1.0, stats.ALPHA)  # numbers from which nothing follows
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,9 @@ class Component:
     `unit`; yardstick: raw size of one unit; stated: the effect or margin fixed beforehand, in `unit`; sd: of the numbers
     per seed, raw; p_t: two-sided t (TOST for equality); p_exact: one-sided, in the claimed direction; p_t_holm, p_t_table:
     p_t after Holm over the claim's deciding tests, and over those of the whole ledger; smaller: shown to be smaller than
-    stated; n_needed: where inconclusive, seeds that would settle the stated effect at that spread; published, ...: the
-    published effect and interval, in `unit`. None: not there.
+    stated, p_smaller: its TOST p (neither is part of the word below profile `paper`); n_needed: where inconclusive, seeds
+    that would settle the stated effect at that spread; published, ...: the published effect and interval, in `unit`. None:
+    not there.
     """
 
     name: str
@@ -56,6 +59,7 @@ class Component:
     p_t_table: float | None = None
     p_exact: float | None = None
     smaller: bool = False
+    p_smaller: float | None = None
     n_needed: int | None = None
     published: float | None = None
     published_low: float | None = None
@@ -63,10 +67,13 @@ class Component:
     note: str = ""
 
 
-def yardstick(results, metric: str, split: str = "test") -> float | None:
-    """|mean over seeds of (ppo_kl_0 - zero_shot)| of the metric, plain decoding; None where one of them was not measured."""
+def yardstick(results, metric: str, split: str = "test") -> stats.Interval | None:
+    """Mean over seeds of ppo_kl_0 - zero_shot of the metric (or of the one that measures it), plain decoding, with its
+    1 - alpha interval; the unit is its absolute value. None where one of them was not measured.
+    Raises: ReportError where some seeds have it and others have not.
+    """
     arms = [results.values(condition, yardstick_of(metric), "plain", split) for condition in YARDSTICK]
-    return None if any(a is None for a in arms) else float(abs((arms[0] - arms[1]).mean()))
+    return None if any(a is None for a in arms) else stats.mean_interval(arms[0] - arms[1])
 
 
 def present(test: Test, runs: Mapping[str, Any]) -> tuple[list[list[dict[str, float]]], str]:
@@ -84,36 +91,37 @@ def present(test: Test, runs: Mapping[str, Any]) -> tuple[list[list[dict[str, fl
 
 
 def measure(test: Test, claim: Claim, results, split: str) -> tuple[Component, Evidence | None]:
-    """A test's numbers, and its evidence before any adjustment (None where it was not made)."""
+    """A test's numbers, and its evidence before any adjustment (None where it was not made, and the note says why).
+
+    Raises: ClaimError where the listed runs of a deciding test have not measured what it compares.
+    """
     arms, said = present(test, results.params.all_runs)
     there = published(test, claim)
     component = Component(
         name=test.name, role=test.role, kind=test.kind, metric=test.metric, decoding=test.decoding, direction=test.direction,
-        unit=test.unit, conditions=" ".join(dict.fromkeys(term for arm in arms for t in arm for term in t)), word=NOT_RUN,
-        stated=stated(test, claim), published=there and there.effect, published_low=there and there.low,
-        published_high=there and there.high,
+        unit=test.unit, conditions=" ".join(_terms(arms)), word=NOT_RUN, stated=stated(test, claim),
+        published=there and there.effect, published_low=there and there.low, published_high=there and there.high,
     )  # fmt: skip
     if said:  # of a test beside: `judge` has seen to those that decide
         return replace(component, note=f"needs {said}"), None
     if not results.independent(test.metric):
         return replace(component, word=NOT_MEASURED, note="the model that was brought is its own evaluator"), None
-    unit = yardstick(results, test.metric, split) if test.unit == "yardsticks" else 1.0
-    metrics = (test.metric, "kl_deployed") if test.kind in ("matched", "frontier") else (test.metric,)
-    terms = dict.fromkeys(term for arm in arms for t in arm for term in t)
-
-    def of(term: str, metric: str) -> np.ndarray | None:
-        condition, decoding = test.split(term)
-        return results.values(condition, metric, decoding, split)
-
-    values = {metric: {term: of(term, metric) for term in terms} for metric in metrics}
+    try:
+        values, span = _values(test, arms, results, split)
+    except ReportError as error:  # a seed that diverged has nothing to measure; the other claims still have their words
+        return replace(component, word=NOT_MEASURED, note=str(error)), None
     gone = [f"{metric} of {term}" for metric, found in values.items() for term, v in found.items() if v is None]
-    if gone or unit is None:
+    if gone or span is None:
         gone = join(gone or [f"{yardstick_of(test.metric)} of {' or '.join(YARDSTICK)}"])
-        if split == "test" and test.role == "decides":
+        ended = _ended(test, arms, results) if split == "test" else ""
+        if split == "test" and test.role == "decides" and not ended:
             raise ClaimError(f"{claim.id}: {test.name}: the runs of {results.params.profile} have no {gone} ({split} prompts)")
-        return replace(component, word=NOT_MEASURED, note=f"no {gone}"), None
-    if why := _unusable(test, values, unit):
-        return replace(component, n=len(results.seeds), note=why), Evidence(1.0, 1.0, 1.0, 1.0, stats.ALPHA)
+        return replace(component, word=NOT_MEASURED, note=f"no {gone}{ended}"), None
+    if test.unit == "yardsticks" and (why := _no_yardstick(test, span)):
+        return replace(component, word=NOT_MEASURED, n=len(results.seeds), note=why), None
+    unit = abs(span.estimate)
+    if why := _unusable(test, values):
+        return replace(component, n=len(results.seeds), note=why), NOTHING
     if test.metric in LOGGED:
         values[test.metric] = {term: np.log(v) for term, v in values[test.metric].items()}
     made = {metric: [np.array([_sum(t, found) for t in arm]) for arm in arms] for metric, found in values.items()}
@@ -132,9 +140,33 @@ def measure(test: Test, claim: Claim, results, split: str) -> tuple[Component, E
         found = compare(*(v for arm in zip(made["kl_deployed"], made[test.metric]) for v in arm))
         if found.without_overlap:
             note = f"no KL in common in seed {join([str(results.seeds[i]) for i in found.without_overlap])}"
-            return replace(component, n=len(results.seeds), note=note), Evidence(1.0, 1.0, 1.0, 1.0, stats.ALPHA)
+            return replace(component, n=len(results.seeds), note=note), NOTHING
         d = found.differences
     return _paired(test, component, d, unit)
+
+
+def _values(test: Test, arms, results, split: str) -> tuple[dict[str, dict[str, np.ndarray | None]], stats.Interval | None]:
+    """Metric -> term -> one number per seed, and the yardstick (1 where the test needs none); None: not measured."""
+    metrics = (test.metric, "kl_deployed") if test.kind in ("matched", "frontier") else (test.metric,)
+
+    def of(term: str, metric: str) -> np.ndarray | None:
+        condition, decoding = test.split(term)
+        return results.values(condition, metric, decoding, split)
+
+    values = {metric: {term: of(term, metric) for term in _terms(arms)} for metric in metrics}
+    return values, yardstick(results, test.metric, split) if test.unit == "yardsticks" else stats.Interval(1.0, None, None, 1)
+
+
+def _terms(arms) -> list[str]:
+    return list(dict.fromkeys(term for arm in arms for terms in arm for term in terms))
+
+
+def _ended(test: Test, arms, results) -> str:
+    """"; x diverged in every seed" for the conditions in which that leaves nothing to measure; "" if there is none."""
+    names = dict.fromkeys([*(test.split(term)[0] for term in _terms(arms)), *YARDSTICK])
+    flags = {name: results.values(name, "diverged") for name in names}
+    lost = [name for name, flag in flags.items() if flag is not None and flag.all()]
+    return f"; {join(lost)} diverged in every seed" if lost else ""
 
 
 def _sum(terms: Mapping[str, float], values: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -147,10 +179,21 @@ def _levels(test: Test, arms) -> list[float]:
     return [x for x, terms in zip(test.points, test.arms[0]) if terms in arms[0]]
 
 
-def _unusable(test: Test, values: Mapping[str, Mapping[str, np.ndarray]], unit: float) -> str:
+def _no_yardstick(test: Test, span: stats.Interval) -> str:
+    """Why the metric has no yardstick: its own interval over seeds includes 0; "" if it has one.
+
+    Below the fewest seeds of a sign-flip test only equalities are tested, so the others are refused for that instead.
+    """
+    few = span.n < effects.fewest_seeds() and test.direction != "equal"
+    if span.estimate and (few or span.low is None or span.excludes(0)):
+        return ""
+    within = "" if span.low is None else f" [{span.low:+.2g}, {span.high:+.2g}]"
+    moved = f"how far {YARDSTICK[0]} moves {yardstick_of(test.metric)} from {YARDSTICK[1]}, {span.estimate:+.2g}{within}"
+    return f"no yardstick: {moved}, cannot be told from 0"
+
+
+def _unusable(test: Test, values: Mapping[str, Mapping[str, np.ndarray]]) -> str:
     """Why these numbers cannot be compared as the test says; "" if they can."""
-    if unit == 0:
-        return f"no yardstick: {YARDSTICK[0]} and {YARDSTICK[1]} have the same {yardstick_of(test.metric)}"
     low = [term for term, v in values[test.metric].items() if test.metric in LOGGED and (v <= 0).any()]
     return f"no logarithm: {test.metric} of {join(low)} is not above 0" if low else ""
 
@@ -162,11 +205,10 @@ def _paired(test: Test, component: Component, d: np.ndarray, unit: float) -> tup
     if test.direction == "equal":
         return _filled(component, d, (near.difference, near.low_wide, near.high_wide), unit, near.p, None), near.evidence
     found = stats.one_sample(d, test.direction)
-    evidence = found.evidence
-    if evidence.testable and decide(evidence) != HOLDS and near.p < max(evidence.p_against, evidence.exact_against):
-        evidence = replace(evidence, p_against=near.p, exact_against=0.0)  # smaller than stated is against the claim too
     component = _filled(component, d, (found.difference, found.low, found.high), unit, found.p_two_sided, found.p_permutation)
-    return replace(component, smaller=near.equivalent), evidence
+    if found.evidence.testable:
+        component = replace(component, smaller=near.equivalent, p_smaller=near.p)
+    return component, found.evidence
 
 
 def _peak(test: Test, component: Component, values: np.ndarray, levels: list[float], unit: float) -> tuple[Component, Evidence]:
@@ -204,9 +246,10 @@ def _filled(component: Component, d: np.ndarray, span: tuple, unit: float, p_t, 
 
 
 def seeds_needed(component: Component) -> int | None:
-    """Seeds that would settle the stated effect at the spread seen; None where that is not known or no number is enough."""
+    """Seeds that would settle the stated effect at the spread seen; None where that is not known (a peak takes several
+    comparisons, a fraction has no spread) or no number is enough."""
     c = component
-    if c.kind == "fraction" or c.yardstick is None or c.n < 2:
+    if c.kind in ("fraction", "peak") or c.yardstick is None or c.n < 2:
         return None
     if c.kind == "spread":
         needed = effects.n_needed_spread(c.stated)

@@ -37,7 +37,10 @@ METRICS = (
 )  # fmt: skip
 LOGGED = ("wobble", "gradient_norm")  # compared on their logarithm; unit: log ratio
 OWN_UNIT = ("first_ratio_error", "clip_fraction", "diverged")  # shares and ratios
-MEASURED_BY = {"drop": "score", "training_score": "score", "peak_kl": "kl", "approx_kl": "kl"}  # whose yardstick they have
+MEASURED_BY = {  # whose yardstick they have
+    "drop": "score", "training_score": "score", "score_response": "score", "judge": "score", "judge_2": "score",
+    "peak_kl": "kl", "approx_kl": "kl",
+}  # fmt: skip
 _SWEEP = r"(_kl_(0|small|large))?"
 CONDITIONS = tuple(  # how a condition may be called
     re.compile(pattern + r"\Z")

@@ -10,7 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from rlnlp.claims import AWAITING, ELSEWHERE, NOT_REPRODUCED, summary
+from rlnlp.claims import AWAITING, ELSEWHERE, NOT_REPRODUCED, SMALLER, summary
+from rlnlp.comparisons import NOT_MEASURED
 from rlnlp.progress import counted
 from rlnlp.tables import join, markdown
 from rlnlp.verdicts import FAILS, INCONCLUSIVE
@@ -45,7 +46,7 @@ def decided(rows: Rows) -> pd.DataFrame:
             "at half the budget": (row["half_word"] or NOTHING) + (" (turns)" if row["turns"] else ""),
         }
         for c in (c for c in row["components"] if c["role"] == "decides"):
-            cells = {"test": c["name"], "published": _effect(c, "published"), "here [95 %]": _effect(c, "effect"), "alone": c["word"]}
+            cells = {"test": c["name"], "published": _effect(c, "published"), "here [95 %]": _effect(c, "effect"), "alone": _alone(c)}
             lines.append({"claim": whole["claim"], **cells, **whole})
             whole = dict.fromkeys(whole, "")
     return pd.DataFrame(lines)
@@ -66,7 +67,7 @@ def unsettled(rows: Rows) -> pd.DataFrame:
             for row in rows
             if row["word"] == INCONCLUSIVE
             for c in row["components"]
-            if c["role"] == "decides" and c["word"] == INCONCLUSIVE
+            if c["role"] == "decides" and c["word"] in (INCONCLUSIVE, NOT_MEASURED)
         ]
     )
 
@@ -93,6 +94,10 @@ def _lacking(rows: Rows, word: str, title: str) -> pd.DataFrame:
     return pd.DataFrame(
         [{"claim": f"**{r['id']}** {r['claim']}", title: "; ".join(r["lacks"])} for r in rows if r["word"] == word]
     )
+
+
+def _alone(c: Mapping[str, Any]) -> str:
+    return c["word"] + (f" ({SMALLER})" if c["smaller"] else "")
 
 
 def _effect(c: Mapping[str, Any], which: str) -> str:

@@ -70,7 +70,8 @@ def decide(result) -> str:
     For arms paired by seed -
     holds here: the mean lies in the claimed direction, the two-sided t p <= alpha (after Holm, if `adjusted`) and the
     exact one-sided sign-flip p <= alpha (never adjusted); so for one contrast the 1 - alpha interval excludes 0;
-    fails here: the same in the opposite direction, so no effect found is inconclusive, not "fails here";
+    fails here: the same in the opposite direction; no effect found is inconclusive, and so is an effect shown to be small
+    (only the profile `paper` counts that against a claim, in `claims.judge`);
     too few seeds for a test: the smallest attainable p exceeds alpha.
     For an equivalence - holds here: TOST p <= alpha; fails here: the 1 - alpha interval lies wholly beyond the margin.
     """

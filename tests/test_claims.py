@@ -14,7 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 from scipy import stats as scipy_stats
 
-from rlnlp import claims, comparisons, effects, entries
+from rlnlp import claims, comparisons, effects, entries, stats
 from rlnlp.claims import AWAITING, ELSEWHERE, NOT_REPRODUCED, REPRODUCED, RULE
 from rlnlp.comparisons import NOT_MEASURED, NOT_RUN
 from rlnlp.entries import METRICS, ClaimError
@@ -90,7 +90,7 @@ def said(path: Path) -> str:
 
 # the shipped file ----------------------------------------------------------------------------------------------------
 
-TESTABLE = {"P01", "P02", "P03", "P04", "P05", "P09", "P10", "P18", "P19", "P20", "P21", "P22", "P23", "P24", "P25", "P26",
+TESTABLE = {"P01", "P02", "P03", "P04", "P05", "P07", "P09", "P10", "P18", "P19", "P20", "P21", "P22", "P23", "P24", "P25", "P26",
             "P27", "P37", "P39", "P40", "P42"}  # fmt: skip
 CANONICAL = {
     "zero_shot", "bandit", "base_dropout_000", "nlpo_sync_1", "nlpo_sync_2", "nlpo_sync_8", "nlpo_initial", "nlpo_random",
@@ -205,7 +205,10 @@ def test_interactions_do_not_see_what_training_or_decoding_does_alone():
             assert sum(w for key, w in cells.items() if key[axis] == level) == pytest.approx(0, abs=1e-8)
 
 
-@pytest.mark.parametrize("path", ["params.yaml", "profiles/full/params.yaml"])
+PROFILES = ["params.yaml", *(f"profiles/{name}/params.yaml" for name in ("full", "smoke", "imdb", "paper"))]
+
+
+@pytest.mark.parametrize("path", PROFILES)
 def test_the_profiles_run_what_their_claims_need(path):
     values = YAML(typ="safe", pure=True).load((ROOT / path).read_text(encoding="utf-8"))
     runs = {**values["runs"], **(values.get("continued") or {})}
@@ -218,12 +221,12 @@ def test_the_profiles_run_what_their_claims_need(path):
 @pytest.mark.parametrize(
     "effect, spread, word",
     [
-        (0.3, 0.02, HOLDS), (-0.3, 0.02, FAILS), (0.0, 0.02, FAILS), (0.05, 0.2, INCONCLUSIVE), (0.0, 0.5, INCONCLUSIVE),
+        (0.3, 0.02, HOLDS), (-0.3, 0.02, FAILS), (0.0, 0.02, INCONCLUSIVE), (0.05, 0.2, INCONCLUSIVE), (0.0, 0.5, INCONCLUSIVE),
         (0.0, 0.15, INCONCLUSIVE),  # known to within 0.07, which is not 0.05 but would be 0.1
     ],
 )
 def test_planted_effects_give_the_right_word(effect, spread, word):
-    """True, reversed, shown to be smaller than stated (0.1 yardsticks = 0.05), and two that are open."""
+    """True, reversed, shown to be smaller than stated (0.1 yardsticks = 0.05), and three that are open."""
     verdict = claims.judge(claim(contrast()), results(arms(effect, spread)))
     assert verdict.word == word
     (component,) = verdict.components
@@ -242,6 +245,18 @@ def test_a_small_effect_that_is_certain_holds_and_says_so():
     assert "smaller than stated beforehand" in verdict.sentence
 
 
+def test_an_effect_shown_to_be_small_is_open_and_flagged_in_sentence_and_table():
+    here = results(arms(0.0, 0.02))
+    verdict = claims.judge(claim(contrast()), here)
+    (component,) = verdict.components
+    assert (verdict.word, component.word, component.smaller) == (INCONCLUSIVE, INCONCLUSIVE, True)
+    assert component.p_smaller == pytest.approx(stats.equivalence(0.02 * NOISE, 0.05).p)
+    assert claims.SMALLER in verdict.sentence
+    assert f"| inconclusive ({claims.SMALLER}) |" in claims.markdown(claims.ledger({"Z01": claim(contrast())}, here, ["Z01"]))
+    (open_,) = claims.judge(claim(contrast()), results(arms(0.0, 0.15))).components
+    assert not open_.smaller and open_.p_smaller > 0.05
+
+
 def test_an_effect_that_holds_is_no_evidence_against_the_claim_for_being_small():
     """One part is certain and small, the other open: the claim is open."""
     values = arms(0.02, 0.002)
@@ -253,7 +268,7 @@ def test_an_effect_that_holds_is_no_evidence_against_the_claim_for_being_small()
 
 
 def test_words_keep_their_error_rates():
-    """500 claims without an effect, and 500 whose effect is the stated one: wrong words no more often than alpha says."""
+    """500 claims without an effect: wrong words no more often than alpha says; and 500 each that are true or reversed."""
     rng = np.random.default_rng(0)
     (component,) = claims.judge(claim(contrast()), results(arms(0.3))).components
     test, unit = claim(contrast()).tests[0], 0.5
@@ -265,8 +280,8 @@ def test_words_keep_their_error_rates():
     slack = 3 * math.sqrt(0.05 * 0.95 / 500)
     for spread in (0.02, 0.2):
         assert words(0.0, spread).count(HOLDS) / 500 <= 0.025 + slack  # one side of a two-sided test
-        assert words(0.05, spread).count(FAILS) / 500 <= 0.05 + slack
-    assert words(0.0, 0.02).count(FAILS) / 500 > 0.8  # and no effect is found out where the spread allows
+        assert words(0.0, spread).count(FAILS) / 500 <= 0.025 + slack  # an effect of 0 is no refutation
+    assert words(-0.2, 0.05).count(FAILS) / 500 > 0.8
     assert words(0.2, 0.05).count(HOLDS) / 500 > 0.8
 
 
@@ -340,6 +355,21 @@ def test_holm_is_over_the_claims_own_deciding_tests_and_again_over_the_table():
     assert rows[0]["components"][2]["p_t_table"] is None
 
 
+def test_only_what_is_reversed_is_called_the_opposite():
+    """A control that is shown to be small, or equal within its margin or not, is no opposite of anything."""
+    values = arms(0.3) | {"bandit": {"score": arms(0.3)["zero_shot"]["score"] + 0.001 * NOISE}}
+    beside = [
+        contrast("bandit", "ppo_gamma_095", role="beside"),
+        {**contrast(role="beside", name="no equal"), "direction": "equal", "effect": None, "margin": 0.1},
+    ]
+    for profile in ("mini", "paper"):
+        verdict = claims.judge(claim(contrast(), *beside), results(values, profile=profile))
+        assert [c.word for c in verdict.components] == [HOLDS, INCONCLUSIVE, FAILS]
+        assert "opposite" not in verdict.sentence
+    small = claims.judge(claim(contrast("bandit", "ppo_gamma_095"), contrast(role="beside")), results(values, profile="paper"))
+    assert small.word == NOT_REPRODUCED and "opposite" not in small.sentence
+
+
 def test_a_test_that_stands_beside_does_not_change_the_word_but_is_named_when_it_disagrees():
     against = contrast(name="the control", role="beside", direction="less")
     verdict = claims.judge(claim(contrast(), against), results(arms(0.3)))
@@ -363,7 +393,33 @@ def test_the_n_that_would_settle_it_is_that_of_the_stated_effect_at_the_spread_s
 def test_on_paper_the_words_are_others_and_small_effects_are_not_reproduced():
     assert claims.judge(claim(contrast()), results(arms(0.3), profile="paper")).word == REPRODUCED
     assert claims.judge(claim(contrast()), results(arms(-0.3), profile="paper")).word == NOT_REPRODUCED
-    assert claims.judge(claim(contrast()), results(arms(0.02, 0.002), profile="paper")).word == INCONCLUSIVE
+    paper = {"small, not 0": (0.02, 0.002), "about 0": (0.0, 0.02), "just short": (0.04, 0.05), "open": (0.0, 0.5)}
+    words = {name: claims.judge(claim(contrast()), results(arms(*planted), profile="paper")).word for name, planted in paper.items()}
+    assert words == {
+        "small, not 0": NOT_REPRODUCED, "about 0": NOT_REPRODUCED, "just short": INCONCLUSIVE, "open": INCONCLUSIVE,
+    }  # fmt: skip
+    assert claims.judge(claim(contrast()), results(arms(0.04, 0.05))).word == HOLDS  # on paper it is smaller than stated
+
+
+@pytest.mark.parametrize("how, second, word", [("all", 0.3, NOT_REPRODUCED), ("any", 0.3, REPRODUCED), ("any", 0.0, NOT_REPRODUCED)])
+def test_on_paper_small_parts_count_as_opposite_ones_do(how, second, word):
+    """One part is shown to be small; with any, the others must be small or reversed too. (Large ones: 0.3.)"""
+    values = arms(0.0, 0.01)
+    base = values["ppo_gamma_095"]["score"]
+    values |= {"nlpo_gamma_095": {"score": base}, "nlpo_gamma_100": {"score": base + second + 0.01 * NOISE}}
+    got = claims.judge(claim(*two(), decided_by=how), results(values, profile="paper")).word
+    assert got == (INCONCLUSIVE if word == REPRODUCED else word)  # reproduced asks every deciding effect to be as large as stated
+
+
+def test_on_paper_a_proper_refutation_counts_where_being_small_is_less_certain():
+    """Reversed with p < 0.001, and small with p about 0.03: after Holm over two parts only the first counts."""
+    values = arms(-0.04, 0.018)
+    base = values["ppo_gamma_095"]["score"]
+    values |= {"nlpo_gamma_095": {"score": base}, "nlpo_gamma_100": {"score": base + NOISE}}
+    verdict = claims.judge(claim(*two()), results(values, profile="paper"))
+    first = verdict.components[0]
+    assert 2 * first.p_t < 0.05 < 2 * first.p_smaller
+    assert verdict.word == NOT_REPRODUCED
 
 
 def test_claims_without_tests_say_what_they_wait_for_or_need():
@@ -496,7 +552,53 @@ def test_a_metric_that_removing_the_penalty_does_not_move_has_no_yardstick():
     values["ppo_kl_0"] = values["zero_shot"]
     verdict = claims.judge(claim(contrast()), results(values))
     assert verdict.word == INCONCLUSIVE
-    assert "no yardstick" in verdict.sentence
+    assert "not measured (test): ppo_gamma_100 (no yardstick" in verdict.sentence
+
+
+def test_a_yardstick_that_is_not_told_from_0_measures_nothing():
+    """Moved by 0.1 with a spread over seeds of 0.25: the claim is open, whatever its own numbers; what is beside says so too."""
+    values = arms(0.3, metric="length") | {"nlpo_gamma_100": {"length": 3.0}, "nlpo_gamma_095": {"length": 1.0}}
+    for condition, scores in arms(0.3).items():
+        values[condition] = {**values[condition], **scores}
+    values["ppo_kl_0"] |= {"length": values["zero_shot"]["length"] + 0.1 + 0.5 * NOISE}
+    long = contrast(metric="length", name="longer")
+    verdict = claims.judge(claim(long), results(values))
+    assert verdict.word == verdict.components[0].word.replace(NOT_MEASURED, INCONCLUSIVE) == INCONCLUSIVE
+    assert "longer (no yardstick: how far ppo_kl_0 moves length from zero_shot, +0.1 [-0.21, +0.41], cannot be told from 0)" in verdict.sentence
+    aside = claims.judge(claim(contrast(), {**long, "role": "beside"}), results(values))
+    assert (aside.word, aside.components[1].word) == (HOLDS, NOT_MEASURED)
+
+
+@pytest.mark.parametrize("metric", ["judge", "judge_2", "score_response"])
+def test_judges_are_measured_by_the_scores_yardstick(metric):
+    """What a hacked policy does to a judge says nothing about how large a judge's difference is."""
+    values = arms(0.3)
+    for condition, level in (("ppo_gamma_100", 0.2), ("ppo_gamma_095", 0.1), ("ppo_kl_0", 0.0), ("zero_shot", 0.0)):
+        values[condition] = {**values[condition], metric: level}
+    (component,) = claims.judge(claim(contrast(metric=metric)), results(values)).components
+    assert (component.yardstick, component.effect) == pytest.approx((0.5, 0.2))
+
+
+def test_a_peak_names_no_number_of_seeds():
+    (component,) = claims.judge(claim(points("peak")), results(sweep(0.0, 0.01, 0.0, spread=0.5))).components
+    assert (component.word, component.n_needed) == (INCONCLUSIVE, None)
+
+
+@pytest.mark.parametrize("kind", ["matched", "frontier"])
+def test_curves_of_the_deployed_policy_take_its_own_kl(kind):
+    """As deployed, NLPO spends half as much KL again and scores 0.2 more than at equal KL; bare, it does the same as PPO."""
+    kls, betas = np.array([0.1, 0.2, 0.4, 0.8]), ("large", "default", "small", "0")
+    test = {"name": kind, "kind": kind, "metric": "score", "direction": "greater", "effect": 0.1, "at_least": 4, "decoding": "own",
+            "first": [f"nlpo_kl_{b}" for b in betas], "second": [f"ppo_kl_{b}" for b in betas]}  # fmt: skip
+    values = {"zero_shot": {"score": {"plain": 0.3}, "kl_deployed": {"plain": 0.0}}}
+    for name, plain, own in zip(test["second"], curve(kls, kls), curve(kls, kls)):
+        values[name] = {m: {"plain": plain[m], "own": own[m]} for m in plain}
+    for name, plain, own in zip(test["first"], curve(kls, kls), curve(kls * 1.5 + 0.2, kls * 1.5)):
+        values[name] = {m: {"plain": plain[m], "own": own[m]} for m in plain}
+    (component,) = claims.judge(claim(test), results(values)).components
+    assert component.difference == pytest.approx(0.2, abs=0.01)
+    shipped = [t for name in ("P04", "P05") for t in SHIPPED[name].tests if t.kind in ("matched", "frontier")]
+    assert len(shipped) == 3 and all((t.decoding, t.at_least) == ("own", 4) for t in shipped)
 
 
 # missing runs --------------------------------------------------------------------------------------------------------
@@ -554,6 +656,38 @@ def test_a_brought_model_is_not_its_own_witness():
     own = contrast(name="b", role="beside", metric="generation_log_perplexity")
     assert claims.judge(claim(contrast(), own), results(values)).components[1].word == HOLDS
     assert claims.judge(claim(contrast(), own), results(values, model="mine")).components[1].word == NOT_MEASURED
+
+
+# runs that diverged -------------------------------------------------------------------------------------------------
+
+
+def test_a_seed_that_diverged_leaves_its_test_unmeasured_and_the_ledger_whole():
+    values = arms(0.3) | {"bandit": {"score": [0.5, math.nan, 0.5, 0.5, 0.5]}}
+    lost = contrast("bandit", "ppo_gamma_095", name="lost")
+    known = {"Z01": claim(contrast(), {**lost, "role": "beside"}), "Z02": claim(lost, contrast()).replace(id="Z02")}
+    first, second = claims.ledger(known, results(values), ["Z01", "Z02"])
+    assert (first["word"], first["components"][1]["word"]) == (HOLDS, NOT_MEASURED)
+    assert "bandit: score (plain, test) is missing for seed 2" in first["components"][1]["note"]
+    assert second["word"] == INCONCLUSIVE
+    assert "not measured (test): lost (bandit: score (plain, test) is missing for seed 2" in second["sentence"]
+    assert [c["word"] for c in second["components"]] == [NOT_MEASURED, HOLDS]
+
+
+def test_a_yardstick_of_which_a_seed_diverged_measures_nothing():
+    values = arms(0.3)
+    values["ppo_kl_0"] = {"score": [0.5, 0.5, math.nan, 0.5, 0.5]}
+    verdict = claims.judge(claim(contrast()), results(values))
+    assert verdict.word == INCONCLUSIVE and "ppo_kl_0: score (plain, test) is missing for seed 3" in verdict.sentence
+
+
+def test_a_run_that_diverged_in_every_seed_is_no_error_and_one_that_was_not_measured_is():
+    values = arms(0.3) | {"ppo_gamma_100": {"score": math.nan, "diverged": 1}}
+    verdict = claims.judge(claim(contrast()), results(values))
+    assert verdict.word == INCONCLUSIVE
+    assert "no score of ppo_gamma_100; ppo_gamma_100 diverged in every seed" in verdict.sentence
+    values["ppo_gamma_100"] = {"score": math.nan, "diverged": 0}
+    with pytest.raises(ClaimError, match="have no score of ppo_gamma_100"):
+        claims.judge(claim(contrast()), results(values))
 
 
 # half the budget -----------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def component(name="t", word="holds here", role="decides", **more) -> dict:
     return {
         "name": name, "role": role, "word": word, "unit": "yardsticks", "direction": "greater", "stated": 0.25, "n": 5, "n_needed": 9,
-        "effect": 0.5, "effect_low": 0.3, "effect_high": 0.7, "published": 0.6, "published_low": None, "published_high": None, "note": "",
+        "effect": 0.5, "effect_low": 0.3, "effect_high": 0.7, "published": 0.6, "published_low": None, "published_high": None, "note": "", "smaller": False,
         **more,
     }  # fmt: skip
 
@@ -37,8 +37,8 @@ ROWS = [
     row("P01", "holds here", component("score"), component("aside", role="beside")),
     row("P02", "fails here", component("trend", "fails here", effect=-0.5, effect_low=-0.8, effect_high=-0.2), turns=True),
     row(
-        "P03", "inconclusive", component("a", "inconclusive", n_needed=1200), component("b", "holds here"),
-        component("c", "inconclusive", effect=None, n_needed=None, unit="share of runs", note="no KL in common in seed 2"),
+        "P03", "inconclusive", component("a", "inconclusive", n_needed=1200, smaller=True), component("b", "holds here"),
+        component("c", "not measured", effect=None, n_needed=None, unit="share of runs", note="no KL in common in seed 2"),
     ),
     row("P04", "awaiting", lacks=["dqn", "the task commongen"]),
     row("P05", "not testable here", lacks=["the run x"]),
@@ -62,7 +62,7 @@ def test_what_was_decided_shows_published_beside_ours_test_by_test():
     assert list(table.test) == ["score", "trend", "a", "b", "c"]
     assert table.loc[0, "published"] == "+0.60" and table.loc[0, "here [95 %]"] == "+0.50 [+0.30, +0.70]"
     assert table.loc[4, "published"] == "+0.60 (share of runs)" and table.loc[4, "here [95 %]"] == "no KL in common in seed 2"
-    assert list(table.alone[2:]) == ["inconclusive", "holds here", "inconclusive"]
+    assert list(table.alone[2:]) == ["inconclusive (shown to be smaller than stated beforehand)", "holds here", "not measured"]
     assert list(table.verdict) == ["**holds here**", "**fails here**", "**inconclusive**", "", ""]
     assert list(table["at half the budget"]) == ["holds here", "fails here (turns)", "inconclusive", "", ""]
 
@@ -127,7 +127,7 @@ def test_the_notebook_judges_the_profiles_claims_from_its_runs(profile, monkeypa
     page = nbformat.read(reports / "report.ipynb", as_version=4)
     shown = [o["data"].get("text/markdown", "") for c in page.cells if c.cell_type == "code" for o in c.outputs if "data" in o]
     assert shown[0] == ledger.answer(found["rows"])
-    assert claims.rule_hash()[:12] in shown[1] and claims.RULE in shown[1]
+    assert claims.rule_hash()[:12] in shown[1] and claims.RULE in shown[1] and claims.WRITTEN in shown[1]
     assert all(f"**{name}**" in shown[2] for name in values["claims"])
     assert (reports / "forest.svg").exists() and "| nlpo score | +0.62 [+0.48, +0.76] | +0." in shown[2]
     pictures = [o for c in page.cells if c.cell_type == "code" for o in c.outputs if "image/png" in o.get("data", {})]
@@ -147,6 +147,6 @@ def test_a_missing_run_of_a_listed_claim_stops_the_notebook_and_is_named(profile
 def test_the_digest_of_the_ledger_covers_what_its_notebook_reads(profile):
     folder, values = profile
     known = claims.load(folder / "claims.yaml")
-    compared = {name: entries.conditions_of(claim) for name, claim in known.items()}
+    compared = {name: (claim.report, entries.conditions_of(claim)) for name, claim in known.items()}
     params = SimpleNamespace(claims=values["claims"], all_runs={**values["runs"], **values["continued"]})
     assert digests.shown(values, compared)["claims"] == claims.runs_of(known, params)
