@@ -25,6 +25,7 @@ KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]{6,}")
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 WIDGET = "application/vnd.jupyter.widget-view+json"
+NO_ALT = "No description has been provided for this image"  # nbconvert's words
 
 
 class ParameterError(ValueError):
@@ -177,6 +178,8 @@ def scrub(notebook: Any) -> Any:
 
 def to_html(notebook: Any, path: str | Path, title: str) -> None:
     """Write a page that needs no network: figures inside it, no script of another host."""
+    import html
+
     import nbconvert
 
     from rlnlp.runs import atomic_write
@@ -188,6 +191,10 @@ def to_html(notebook: Any, path: str | Path, title: str) -> None:
     page, _ = exporter.from_notebook_node(notebook, resources={"metadata": {"name": title}})
     page = re.sub(r"<script(?=[^>]*(?:\bsrc=|type=\"module\"))[^>]*>.*?</script>", "", page, flags=re.DOTALL)
     page = re.sub(r"<link[^>]+href=\"https?://[^>]*>", "", page)
+    # The template does not pass a figure's alt text on: every image says that it has no description, in this order.
+    outputs = [o for c in notebook.cells for o in c.get("outputs", ()) if "image/png" in o.get("data", {})]
+    alts = iter([o.metadata.get("image/png", {}).get("alt") or NO_ALT for o in outputs])
+    page = re.sub(f'alt="{NO_ALT}"', lambda found: f'alt="{html.escape(next(alts, NO_ALT))}"', page)
     atomic_write(path, page)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from rlnlp.nb import ParameterError, assignments, check_parameters, parameters_of, run, scrub, strip, to_html, typed
+from rlnlp.nb import NO_ALT, ParameterError, assignments, check_parameters, parameters_of, run, scrub, strip, to_html, typed
 
 OWN = "draw = 0\nrate: float = 0.1  # per step\nname = 'x'\nflag = True\nother = None"
 
@@ -248,3 +248,18 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def test_a_page_keeps_the_alt_text_of_its_figures_each_its_own(tmp_path):
+    """nbconvert's template loses it; a figure without one says so."""
+    pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+    def figure(alt):
+        metadata = {"image/png": {"alt": alt}} if alt else {}
+        return nbformat.v4.new_output("display_data", {"image/png": pixel}, metadata=metadata)
+
+    cell = nbformat.v4.new_code_cell("1")
+    cell.outputs = [figure('score < 1, "rising"'), figure(""), figure("falling")]
+    to_html(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "page.html", "page")
+    found = re.findall(r'<img[^>]*alt="([^"]*)"', (tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert found == ["score &lt; 1, &quot;rising&quot;", NO_ALT, "falling"]
