@@ -66,7 +66,8 @@ RULE = (
 )
 WRITTEN = (
     "The tests of P01 to P05 were written after earlier runs of these conditions had been seen (an earlier report, of the "
-    "same seeds), so they are no predictions. The tests of all other claims were written before any of their runs."
+    "same seeds), so they are no predictions. The tests of all other claims were written before any of their own runs; the "
+    "untrained model and the KL runs that some of them compare with had been seen."
 )
 
 
