@@ -1,11 +1,12 @@
-"""The seven ablation reports: what they share. Tables of the conditions a report lists in, a computed answer and files out.
+"""What the runs of an ablation report are: read, told apart by their configs, and grouped into what a figure joins by a line.
 
     results = load(params, "gamma")                  # the conditions that params.reports["gamma"] names, never a glob
-    lines(results, "gamma")                          # which of them differ in gamma alone: what a figure joins by a line
-    write(results, "gamma", folder)                  # per_seed.csv, metrics.json, verdict.json, verdict.md, samples.md
+    gamma_lines(results)                             # which of them differ in gamma alone, for each algorithm
+    measure(results, "bandit", "gain:score")         # one number per seed
 
 What a condition is comes from its config.json, never from its name; the few names below are the controls of the claims.
-A listed condition that is not there is left out of the figures, and named first in the answer.
+A listed condition that is not there is left out of the figures, and named first in the answer (`answers`). Texts, tables
+and files: `ablation_report`; figures: `plots`.
 """
 
 from __future__ import annotations
@@ -14,18 +15,15 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy.stats
 
+from rlnlp import curves, stats
 from rlnlp import results as run_results
-from rlnlp import claims, curves, stats, tables
 from rlnlp.results import ReportError, Results, once
-from rlnlp.runs import atomic_json, atomic_write, write_table
-from rlnlp.tables import between, join, signed
 
 NAMES = ("gamma", "dropout", "mask", "budget", "warm_start", "sampling", "vocabulary")
 ALGORITHM = {
@@ -33,26 +31,19 @@ ALGORITHM = {
     "supervised": "supervised", "filtered": "filtered by the reward", "best_of_n": "best of n",
 }  # fmt: skip
 QUALITY = ("score", "judge", "judge_2", "generation_log_perplexity", "human_log_perplexity", "kl_deployed")
-DETAIL = {  # report: what its table shows besides QUALITY
-    "gamma": ("distinct_2", "wobble", "drop"),
-    "dropout": ("first_ratio_error", "clip_fraction", "approx_kl", "diverged"),
-    "mask": ("distinct_2", "last_cycle", "dip", "wobble"),
-    "budget": ("training_score", "distinct_2", "length"),
-    "warm_start": ("distinct_2", "length", "wobble"),
-    "sampling": ("training_score", "distinct_2", "length"),
-    "vocabulary": ("gain:score", "gradient_norm", "wobble", "drop"),
-}
-SAID = {
-    "score": "the score", "judge": "the judge's opinion", "judge_2": "the second judge's opinion",
-    "generation_log_perplexity": "the log-perplexity of the texts", "human_log_perplexity": "the log-perplexity on human reviews",
-    "wobble": "the wobble of training", "gradient_norm": "the gradient norm", "drop": "the fall from the peak",
-    "clip_fraction": "the clipped share", "gain:score": "the gain in score",
-}  # fmt: skip
 START = ("sup_ppo", "sup_nlpo")  # continue from supervised training; the same learner without it:
 WITHOUT = {"sup_ppo": "ppo_kl_default", "sup_nlpo": "nlpo_kl_default"}
 LONGER = {"sup_ppo": ("ppo_long", "supervised_long"), "sup_nlpo": ("supervised_long",)}  # equal compute
 STARTS = ("supervised", "ppo_kl_default", "nlpo_kl_default", *START, "ppo_long", "supervised_long")
-CONTROLS = ("ppo_kl_default", "ppo_top_p", "mismatch_top_p", "nlpo_kl_default", "nlpo_initial", "nlpo_random", "nlpo_min_100")
+CONTROLS = (
+    "ppo_kl_default",
+    "ppo_top_p",
+    "mismatch_top_p",
+    "nlpo_kl_default",
+    "nlpo_initial",
+    "nlpo_random",
+    "nlpo_min_100",
+)
 PARTS = (  # what separates the mask in training from the mask in decoding and from likelihoods of another distribution
     ("the mask, both decoded plainly", "nlpo_kl_default", "ppo_kl_default", "plain", "plain"),
     ("the mask, both decoded as trained", "nlpo_kl_default", "ppo_kl_default", "own", "own"),
@@ -124,7 +115,9 @@ def design(results: Results) -> pd.DataFrame:
 def untrained(results: Results, vocabulary: int = 0) -> str | None:
     """The condition that is the base model as it is, with that many tokens (0 = all), if it is there."""
     table = design(results)
-    same = table[(table.algorithm == "ppo") & (table.updates == 0) & (table.vocabulary == vocabulary) & (table.base == "policy")]
+    same = table[
+        (table.algorithm == "ppo") & (table.updates == 0) & (table.vocabulary == vocabulary) & (table.base == "policy")
+    ]
     return same.index[0] if len(same) else None
 
 
@@ -154,7 +147,9 @@ def lines(results: Results, field: str, label: Callable[[pd.Series], str] | None
     if field not in table:
         return []
     table = table[table[field].map(lambda v: v is not None)]
-    alike = [json.dumps({k: _plain(v) for k, v in row.items() if k != field}, sort_keys=True) for _, row in table.iterrows()]
+    alike = [
+        json.dumps({k: plain(v) for k, v in row.items() if k != field}, sort_keys=True) for _, row in table.iterrows()
+    ]
     found = []
     for key in dict.fromkeys(alike):
         group = table[[a == key for a in alike]]
@@ -176,7 +171,9 @@ def with_decoding(series: Sequence[Series], **names: str) -> list[Series]:
 # numbers -------------------------------------------------------------------------------------------------------------
 
 
-def measure(results: Results, condition: str, metric: str, decoding: str = "plain", base: str = "") -> np.ndarray | None:
+def measure(
+    results: Results, condition: str, metric: str, decoding: str = "plain", base: str = ""
+) -> np.ndarray | None:
     """One number per seed, or None where it was not measured: `Results.values`, and
 
     gain:<metric>: minus the base's, same decoding and seed; last_cycle: mean training score over the last mask cycle
@@ -194,7 +191,9 @@ def measure(results: Results, condition: str, metric: str, decoding: str = "plai
         return _dip(results, condition)
     try:
         return results.values(condition, metric, decoding)
-    except ReportError:  # a run that may diverge can end before there is anything to measure; its share of diverged runs says so
+    except (
+        ReportError
+    ):  # a run that may diverge can end before there is anything to measure; its share of diverged runs says so
         if metric in OF_TRAINING and "finite" in results.configs[condition]["learner"].get("breaks", ()):
             return None
         raise
@@ -226,7 +225,9 @@ def estimate(values: np.ndarray, metric: str) -> stats.Interval:
 LOGARITHMIC = ("first_ratio_error",)
 
 
-def contrast(results: Results, first: str, second: str, metric: str, decoding: str = "plain", other: str = "") -> stats.Paired | None:
+def contrast(
+    results: Results, first: str, second: str, metric: str, decoding: str = "plain", other: str = ""
+) -> stats.Paired | None:
     """first - second, paired by seed; other: the second one's decoding, if it is another. None where one was not measured."""
     if not {first, second} <= set(results.conditions):
         return None
@@ -254,7 +255,7 @@ def _dip(results: Results, condition: str) -> np.ndarray | None:
 
 
 def syncs(results: Results, condition: str) -> list[int]:
-    """The updates whose rollout was the first after a refresh of the mask, the very first one (nothing to refresh) left out."""
+    """The updates whose rollout was the first after a refresh of the mask, without the first one of all."""
     return _refreshed(results).get(condition, [])
 
 
@@ -287,7 +288,9 @@ def gamma_lines(results: Results) -> list[Series]:
         Series("bandit: one return per response", s.conditions, s.x, joined=False)
         for s in lines(results, "gamma", algorithm="bandit", **at)
     ]
-    return [s for a in ("ppo", "nlpo") for s in lines(results, "gamma", algorithm=a, lam=usual(results, "lam"), **at)] + alone
+    return [
+        s for a in ("ppo", "nlpo") for s in lines(results, "gamma", algorithm=a, lam=usual(results, "lam"), **at)
+    ] + alone
 
 
 def gamma_frontiers(results: Results) -> dict[str, list[Series]]:
@@ -296,7 +299,9 @@ def gamma_frontiers(results: Results) -> dict[str, list[Series]]:
     found = {}
     for algorithms in (("ppo", "bandit"), ("nlpo",)):
         sweeps = [
-            s for a in algorithms for s in lines(results, "kl_coef", named.get(a, lambda r: f"γ = {r.gamma:g}"), algorithm=a, kl_target=0.0)
+            s
+            for a in algorithms
+            for s in lines(results, "kl_coef", named.get(a, lambda r: f"γ = {r.gamma:g}"), algorithm=a, kl_target=0.0)
         ]
         if sweeps:
             found[ALGORITHM[algorithms[0]]] = sorted(sweeps, key=lambda s: (s.label == "bandit", s.label))
@@ -308,7 +313,10 @@ def at_equal_kl(results: Results, metric: str, algorithm: str = "ppo") -> stats.
 
     None without two sweeps of four betas, or where a seed's sweeps share no KL.
     """
-    swept = {trained(results).gamma[s.conditions[0]]: s for s in lines(results, "kl_coef", algorithm=algorithm, kl_target=0.0)}
+    swept = {
+        trained(results).gamma[s.conditions[0]]: s
+        for s in lines(results, "kl_coef", algorithm=algorithm, kl_target=0.0)
+    }
     pair = [swept.get(1.0), swept.get(usual(results, "gamma"))]
     if pair[0] is pair[1] or any(s is None or len(s.conditions) < curves.MIN_SWEEP for s in pair):
         return None
@@ -339,7 +347,9 @@ def mask_lines(results: Results) -> list[Series]:
     at = {"kl_coef": usual(results, "kl_coef"), "kl_target": 0.0}
     swept = lines(results, "mask_top_p", algorithm="nlpo", mask="policy", refresh=usual(results, "sync_every"),
                   mask_min_tokens=usual(results, "mask_min_tokens"), **at)  # fmt: skip
-    alone = [Series("PPO: no mask", ("ppo_kl_default",), (1.0,), joined=False)] * ("ppo_kl_default" in results.conditions)
+    alone = [Series("PPO: no mask", ("ppo_kl_default",), (1.0,), joined=False)] * (
+        "ppo_kl_default" in results.conditions
+    )
     return with_decoding(swept, plain="decoded plainly", own="decoded through its mask") + alone
 
 
@@ -354,7 +364,11 @@ def refresh_lines(results: Results) -> list[Series]:
 def refresh_groups(results: Results) -> dict[str, dict[str, str]]:
     """For `plots.training`: a panel per refresh period."""
     swept = refresh_lines(results)[:1]
-    names = {c: "never refreshed" if math.isinf(x) else f"refreshed every {'update' if x == 1 else f'{x:g} updates'}" for s in swept for x, c in zip(s.x, s.conditions)}
+    names = {
+        c: "never refreshed" if math.isinf(x) else f"refreshed every {'update' if x == 1 else f'{x:g} updates'}"
+        for s in swept
+        for x, c in zip(s.x, s.conditions)
+    }
     return {said: {"NLPO": c} for c, said in names.items()}
 
 
@@ -375,7 +389,11 @@ def mask_frontiers(results: Results) -> dict[str, list[Series]]:
             return f"NLPO, p = {row.mask_top_p:g}"
         return "PPO" if row.top_p == 1 else f"PPO, top-p {row.top_p:g}"
 
-    same = {"refresh": usual(results, "sync_every"), "mask": "policy", "mask_min_tokens": usual(results, "mask_min_tokens")}
+    same = {
+        "refresh": usual(results, "sync_every"),
+        "mask": "policy",
+        "mask_min_tokens": usual(results, "mask_min_tokens"),
+    }
     sweeps = [*lines(results, "kl_coef", named, algorithm="ppo", kl_target=0.0),
               *lines(results, "kl_coef", named, algorithm="nlpo", kl_target=0.0, **same)]  # fmt: skip
     swept = [s for s in sweeps if len(s.conditions) > 1]
@@ -386,7 +404,8 @@ def mask_frontiers(results: Results) -> dict[str, list[Series]]:
 def budget_lines(results: Results) -> list[Series]:
     """Each method along the share of the labelled reviews it uses."""
     said = {
-        "ppo": "PPO, reward learnt from them", "nlpo": "NLPO, reward learnt from them", "supervised": "supervised on the positive ones",
+        "ppo": "PPO, reward learnt from them", "nlpo": "NLPO, reward learnt from them",
+        "supervised": "supervised on the positive ones",
         "filtered": "supervised on what the reward accepts", "best_of_n": "best of n by the reward",
     }  # fmt: skip
     at = {"kl_coef": usual(results, "kl_coef"), "kl_target": 0.0}
@@ -395,7 +414,9 @@ def budget_lines(results: Results) -> list[Series]:
         # best of n is a way of decoding the untrained model: plainly decoded, it is that model
         Series(s.label, s.conditions, s.x, "own" if a == "best_of_n" else "plain", (start,) * len(s.x) if start else ())
         for a in said
-        for s in lines(results, "share", lambda r: said[r.algorithm], algorithm=a, start="", **(at if a in ("ppo", "nlpo") else {}))
+        for s in lines(
+            results, "share", lambda r: said[r.algorithm], algorithm=a, start="", **(at if a in ("ppo", "nlpo") else {})
+        )
     ]
 
 
@@ -406,8 +427,14 @@ def reward_accuracy(results: Results) -> pd.DataFrame:
         path = folder / f"draw{seed}" / "variants.json"
         facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         for name, fact in facts.items():
-            if isinstance(fact, dict) and {"fraction", "validation_accuracy"} <= set(fact) and name.startswith("reward"):
-                rows.append({"share": float(fact["fraction"]), "seed": seed, "accuracy": float(fact["validation_accuracy"])})
+            if (
+                isinstance(fact, dict)
+                and {"fraction", "validation_accuracy"} <= set(fact)
+                and name.startswith("reward")
+            ):
+                rows.append(
+                    {"share": float(fact["fraction"]), "seed": seed, "accuracy": float(fact["validation_accuracy"])}
+                )
     return pd.DataFrame(rows, columns=["share", "seed", "accuracy"])
 
 
@@ -432,7 +459,14 @@ def matched(results: Results, condition: str) -> str | None:
     return "plain"
 
 
-SAMPLERS = {"plain": "ancestral", "top_k": "top-k", "top_p": "top-p", "temperature": "temperature", "greedy": "greedy", "beam": "beam"}
+SAMPLERS = {
+    "plain": "ancestral",
+    "top_k": "top-k",
+    "top_p": "top-p",
+    "temperature": "temperature",
+    "greedy": "greedy",
+    "beam": "beam",
+}
 
 
 def sampling_rows(results: Results) -> dict[str, str]:
@@ -472,13 +506,21 @@ def vocabulary_lines(results: Results) -> list[Series]:
     table = design(results)
     everything = _tokens(results)
     swept = [
-        s for s in lines(results, "vocabulary", algorithm="ppo", kl_coef=usual(results, "kl_coef"), kl_target=0.0) if any(s.x) or len(s.x)
+        s
+        for s in lines(results, "vocabulary", algorithm="ppo", kl_coef=usual(results, "kl_coef"), kl_target=0.0)
+        if any(s.x) or len(s.x)
     ]
     found = []
     for s in swept:
         points = sorted((n or everything, c, untrained(results, int(n)) or "") for n, c in zip(s.x, s.conditions))
-        found.append(Series("PPO", tuple(c for _, c, _ in points), tuple(n for n, _, _ in points), base=tuple(b for *_, b in points)))
-    starts = sorted((float(table.vocabulary[c] or everything), c) for c in table.index if c not in trained(results).index)
+        found.append(
+            Series(
+                "PPO", tuple(c for _, c, _ in points), tuple(n for n, _, _ in points), base=tuple(b for *_, b in points)
+            )
+        )
+    starts = sorted(
+        (float(table.vocabulary[c] or everything), c) for c in table.index if c not in trained(results).index
+    )
     if starts:
         found.append(Series("zero-shot, same tokens", tuple(c for _, c in starts), tuple(n for n, _ in starts)))
     return found
@@ -490,404 +532,16 @@ def _tokens(results: Results) -> float:
     return float(round(np.mean(sizes))) if sizes else math.inf
 
 
-# the answer ----------------------------------------------------------------------------------------------------------
-
-Pair = tuple[str, str, str, str, str]  # who, first, second, and the decoding of each
-
-
-def answer(results: Results, name: str) -> str:
-    """The report's answer: two sentences of numbers computed from the tables; before them, in bold, runs that are missing.
-
-    n: seeds; brackets: 95 % t intervals, of differences paired by seed. "rises", "falls": the interval excludes 0.
-    """
-    sentences = [s for s in _ANSWERS[name](results) if s]
-    n = len(results.seeds)
-    counted = f"n = {n} seed{'s' if n > 1 else ''}" + ("; in brackets: 95 % intervals" if n > 1 else ", so no intervals")
-    if sentences:
-        sentences[-1] = f"{sentences[-1]} ({counted})"
-    else:
-        sentences = [f"The conditions that would answer it were not run in profile `{results.params.profile}` ({counted})"]
-    said = ". ".join(s[0].upper() + s[1:] for s in sentences)
-    return f"{missing(results)}**Answer.** {said}."
-
-
-def missing(results: Results) -> str:
-    """The listed runs that are not there, in bold and first; empty if none."""
-    if not results.missing:
-        return ""
-    some = "; ".join(f"`{c}` (stage {run_results.stage_of(results.params, c)})" for c in results.missing)
-    one = len(results.missing) == 1
-    return f"**MISSING: {len(results.missing)} of {len(results.missing) + len(results.conditions)} runs of this report {'is' if one else 'are'} not there: {some}. Nothing below includes {'it' if one else 'them'}.**\n\n"
-
-
-def told(results: Results, metric: str, pairs: Sequence[Pair]) -> str:
-    """"the score rises for PPO (+0.10 [0.05, 0.15]) and is not told apart for NLPO (...)"; empty if no pair was run."""
-    groups: dict[str, list[str]] = {}
-    for who, first, second, decoding, other in pairs:
-        found = contrast(results, first, second, metric, decoding, other)
-        if found is None:
-            continue
-        numbers = f"{who + ' ' if who else ''}{signed(found.difference, found.low, found.high)}"
-        groups.setdefault(_verb(found), []).append(numbers)
-    parts = [f"{verb} ({'; '.join(numbers)})" for verb, numbers in groups.items()]
-    return f"{SAID[metric]} {join(parts)}" if parts else ""
-
-
-def _verb(found: stats.Paired) -> str:
-    if found.low is None or found.n < 3:
-        return "cannot be judged from so few seeds"
-    return "rises" if found.low > 0 else "falls" if found.high < 0 else "shows no clear difference"
-
-
-def _told(results: Results, lead: str, metrics: Sequence[str], pairs: Sequence[Pair]) -> str:
-    parts = [t for t in (told(results, m, pairs) for m in metrics) if t]
-    return f"{lead} {'; '.join(parts)}" if parts else ""
-
-
-def _at(series: Series | None, x: float) -> str:
-    return series.conditions[series.x.index(x)] if series is not None and x in series.x else ""
-
-
-def _gamma(results: Results) -> list[str]:
-    swept = [s for s in gamma_lines(results) if s.joined]
-    values = sorted({x for s in swept for x in s.x})
-    below = [x for x in values if x < 1]
-    if not below:
-        return []
-    usual_value = min(below, key=lambda x: (abs(x - 0.95), x))  # the paper's text
-    metrics = ("score", "generation_log_perplexity")
-    published = (*metrics, "human_log_perplexity")
-
-    def against(x: float) -> list[Pair]:
-        return [(s.label, _at(s, x), _at(s, usual_value), "plain", "plain") for s in swept if x != usual_value]
-
-    equal = [f"{SAID[m]} {_verb(r)} ({signed(r.difference, r.low, r.high)})" for m in metrics if (r := at_equal_kl(results, m)) is not None]
-    bandit = next((s.conditions[0] for s in gamma_lines(results) if not s.joined), "")
-    full = next((_at(s, 1.0) for s in swept if s.label == "PPO"), "")
-    arm = _told(results, "one return per response instead of one per token, both at γ = 1:", metrics, [("", bandit, full, "plain", "plain")])
-    short = _told(results, f"with γ = {below[0]:g} instead of {usual_value:g},", metrics, against(below[0]))
-    full_text = _told(results, f"with γ = 1 instead of {usual_value:g},", published, against(1.0))
-    at_equal = f"compared at equal measured KL along β (PPO, γ = 1 against {usual(results, 'gamma'):g}), {join(equal)}" if equal else ""
-    return ["; ".join(p for p in (full_text, at_equal) if p), "; ".join(p for p in (short, arm) if p)]
-
-
-def _dropout(results: Results) -> list[str]:
-    errors, changes = [], []
-    for base, swept in dropout_lines(results).items():
-        off, score, rates = [], [], []
-        for s in swept:
-            if len(s.x) < 2 or s.x[0] != 0:
-                continue
-            worst, rates = s.conditions[-1], [*rates, s.x[-1]]
-            error, lost = measure(results, worst, "first_ratio_error"), results.values(worst, "diverged")
-            if error is not None:
-                off.append(f"{tables.number(estimate(error, 'first_ratio_error').estimate)} ({s.label})")
-            if (change := contrast(results, worst, s.conditions[0], "score")) is not None:
-                ended = f"; {int(lost.sum())} of {len(lost)} runs diverged" if lost is not None else ""
-                score.append(f"{signed(change.difference, change.low, change.high)} ({s.label}{ended})")
-        at = f"at dropout {max(rates):g} on a base model {base}" if rates else ""
-        errors += [f"{at}: {join(off)}"] if off else []
-        changes += [f"{at}: {join(score)}"] if score else []
-    return [f"the first minibatch's ratio should be 1 within {RATIO_LIMIT:g} and is off by, {'; '.join(errors)}" if errors else "",
-            f"the score changes by, {'; '.join(changes)}" if changes else ""]  # fmt: skip
-
-
-def _mask(results: Results) -> list[str]:
-    parts = []
-    for s in mask_lines(results):
-        found = {x: results.values(c, "score", s.decoding) for x, c in zip(s.x, s.conditions)} if s.joined else {}
-        found = {x: v for x, v in found.items() if v is not None}
-        if len(found) > 1:
-            best = max(found, key=lambda x: found[x].mean())
-            parts.append(f"at p = {best:g} {s.label.split(', ')[-1]} ({found[best].mean():.3f}" + _no_mask(found, best) + ")")
-    first = f"of the p that were run, NLPO's mean score is highest {join(parts)}" if parts else ""
-    plain = [(said, a, b, "plain", "plain") for said, a, b in (
-        ("against PPO", "nlpo_kl_default", "ppo_kl_default"), ("against NLPO with a mask never refreshed", "nlpo_kl_default", "nlpo_initial"),
-        ("against a random mask", "nlpo_kl_default", "nlpo_random"), ("against PPO sampling by top-p", "nlpo_kl_default", "ppo_top_p"),
-    )]  # fmt: skip
-    own = _told(results, "and decoding the same NLPO through its mask instead of plainly,", ("score",),
-                [("", "nlpo_kl_default", "nlpo_kl_default", "own", "plain")])  # fmt: skip
-    mask = _told(results, "with NLPO, all decoded plainly,", ("score",), plain)
-    return [first, ", ".join(p for p in (mask, own) if p)]
-
-
-def _no_mask(found: dict[float, np.ndarray], best: float) -> str:
-    if best == 1 or 1.0 not in found:
-        return ""
-    gap = stats.paired(found[best], found[1.0])
-    return f"; {signed(gap.difference, gap.low, gap.high)} against p = 1"
-
-
-def _budget(results: Results) -> list[str]:
-    swept = {trained(results).algorithm[s.conditions[0]]: s for s in budget_lines(results)}
-    learnt, shown = {ALGORITHM[a]: swept[a] for a in ("ppo", "nlpo") if a in swept}, swept.get("supervised")
-    metrics, first, second = ("score", "judge", "judge_2"), "", ""
-    small = sorted({x for s in learnt.values() for x in s.x if 0 < x < 1})
-    if small and shown is not None:
-        many = max(shown.x)
-        pairs = [(name, _at(s, small[0]), _at(shown, many), "plain", "plain") for name, s in learnt.items()]
-        first = _told(results, f"reinforcement learning from {small[0]:.0%} of the labels, instead of supervised training on {many:.0%} of the positive reviews:",
-                      metrics, pairs)  # fmt: skip
-    full = [(ALGORITHM[a], _at(s, max(s.x)), _at(s, min(x for x in s.x if x > 0)), s.decoding, s.decoding) for a, s in swept.items()
-            if len([x for x in s.x if x > 0]) > 1]  # fmt: skip
-    if full:
-        second = _told(results, "with all of the labelled reviews instead of the smallest share above none,", metrics, full)
-    return [first, second]
-
-
-def _warm_start(results: Results) -> list[str]:
-    metrics = ("score", "judge", "generation_log_perplexity")
-    without = [(ALGORITHM[s.removeprefix("sup_")], s, WITHOUT[s], "plain", "plain") for s in START]
-    longer = [(f"{ALGORITHM[s.removeprefix('sup_')]} against {o}", s, o, "plain", "plain") for s, others in LONGER.items() for o in others]
-    return [_told(results, "started from a supervised model instead of the base model,", metrics, without),
-            _told(results, "against as much computing spent on one stage alone,", metrics[:2], longer)]  # fmt: skip
-
-
-def _sampling(results: Results) -> list[str]:
-    parts = []
-    for metric, name in (("gain:score", "the gain in score over the untrained model"), ("generation_log_perplexity", SAID["generation_log_perplexity"])):
-        found = matched_contrast(results, metric)
-        if found is not None:
-            parts.append(f"{name} {_verb(found)} ({signed(found.difference, found.low, found.high)})")
-    first = f"decoding as in training instead of by another of the samplers, {join(parts, ', and ')}" if parts else ""
-    said = []
-    for decoding in ("greedy", "beam"):
-        gaps = []
-        for row, condition in sampling_rows(results).items():
-            cells = sampling_grid(results, "gain:score")
-            if (row, decoding) in cells and (row, row) in cells:
-                gaps.append(cells[row, decoding] - cells[row, row])
-        if gaps:
-            found = stats.one_sample(np.mean(gaps, axis=0))
-            said.append(f"{decoding} {signed(found.difference, found.low, found.high)}")
-    return [first, f"instead of decoding as in training, that gain changes with {join(said)}" if said else ""]
-
-
-def _vocabulary(results: Results) -> list[str]:
-    swept = next((s for s in vocabulary_lines(results) if s.base), None)
-    if swept is None or len(swept.x) < 2:
-        return []
-    few, many = swept.conditions[0], swept.conditions[-1]
-    lead = f"with the {swept.x[0]:g} most frequent tokens instead of all"
-    pair = [("", few, many, "plain", "plain")]
-    return [_told(results, f"{lead},", ("gain:score", "generation_log_perplexity"), pair),
-            _told(results, "as to stability,", ("wobble", "gradient_norm", "drop"), pair)]  # fmt: skip
-
-
-_ANSWERS = {
-    "gamma": _gamma, "dropout": _dropout, "mask": _mask, "budget": _budget, "warm_start": _warm_start, "sampling": _sampling,
-    "vocabulary": _vocabulary,
-}  # fmt: skip
-
-
-# the claims ----------------------------------------------------------------------------------------------------------
-
-
-def judged(results: Results, name: str) -> tuple[list[dict[str, Any]], dict[str, list[str]]]:
-    """(rows of `claims.ledger` of this report's claims, claims that were not judged -> their runs that are missing).
-
-    Judged on all the runs that they name, also those that only other reports show. Claims that the profile does not list
-    have a row that says what they lack. The adjustment over the table is over the tests of the claims judged here.
-    """
-    params, known = results.params, _claims(results)
-    mine = [i for i in params.claims if known[i].report == name]
-    named = [c for c in params.all_runs if any(c in claims.conditions_of(known[i]) for i in mine)]
-    everything = run_results.load(params, named)
-    lost = {i: sorted(claims.conditions_of(known[i]) & set(everything.missing)) for i in mine}
-    lost = {i: gone for i, gone in lost.items() if gone}
-    rows = claims.ledger(known, everything, [i for i in mine if i not in lost])
-    return [r for r in rows if r["report"] == name and r["id"] not in lost], lost
-
-
-def claims_markdown(facts: dict) -> str:
-    """The claims in `facts` (of `write`): those that could not be judged, then each one's word and every test, and the rule."""
-    lost = [f"**NOT JUDGED: {i}. Its runs are missing: {join([f'`{c}`' for c in gone])}.**" for i, gone in facts["not_judged"].items()]
-    rows = facts["claims"]
-    return "\n\n".join([*lost, claims.markdown(rows).replace("# Claims", "## Claims", 1) if rows else "No claim of this report was judged."])
-
-
-@once
-def _claims(results: Results) -> dict[str, claims.Claim]:
-    """The claims of the repository. Raises: ReportError for an id that the profile lists and no claim has."""
-    params = results.params
-    known = claims.load(params.folder / params.root / "claims.yaml", also=params.all_runs)
-    if unknown := [i for i in params.claims if i not in known]:
-        raise ReportError(f"{params.path}: claims: no entry of claims.yaml is called {unknown}")
-    return known
-
-
-def rule(results: Results) -> str:
-    """The first digits of the hash of the rule and of every test, which were fixed before the runs."""
-    return claims.rule_hash(_claims(results))[:12]
-
-
-# tables and files ----------------------------------------------------------------------------------------------------
-
-
-def summary(results: Results, name: str) -> pd.DataFrame:
-    """Mean and 95 % interval over seeds (see `estimate`): a row per condition, decoding and metric, test split (tidy)."""
-    decodings = list(dict.fromkeys(results.per_seed.decoding[results.per_seed.split == "test"]))
-    metrics = (*QUALITY, *DETAIL[name])
-    rows = []
-    for condition in results.conditions:
-        for decoding in decodings:
-            for metric in metrics:
-                if decoding != "plain" and metric in (*OF_TRAINING, "last_cycle", "dip", "diverged"):
-                    continue  # the same whatever the decoding
-                values = measure(results, condition, metric, decoding)
-                if values is None:
-                    continue
-                found = estimate(values, metric)
-                rows.append(
-                    {"condition": condition, "decoding": decoding, "metric": metric, "n": found.n, "mean": found.estimate,
-                     "low": found.low, "high": found.high}
-                )  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def summary_table(results: Results, name: str, decoding: str = "plain") -> pd.DataFrame:
-    """`summary` for people: every condition of the report in its order, "mean [low, high]" per metric; missing runs too."""
-    tidy = summary(results, name)
-    tidy = tidy[tidy.decoding == decoding]
-    text = [f"{tables.number(r.mean)} {between(r.low, r.high)}".strip() for r in tidy.itertuples()]
-    wide = tidy.assign(text=text).pivot(index="condition", columns="metric", values="text")
-    listed = [c for c in results.params.reports[name].conditions if c in wide.index or c in results.missing]
-    shown = [m for m in (*QUALITY, *DETAIL[name]) if m in wide]
-    wide = wide.reindex(listed)[shown]
-    for condition in results.missing:
-        wide.loc[condition] = "MISSING"
-    return wide.fillna("").rename_axis(index=None, columns=None)
-
-
-def settings_table(results: Results) -> pd.DataFrame:
-    """What each run is, from its config.json: a row per condition; a column per setting that differs between those
-    that have it, or that only a few have."""
-    rows = {c: {**f["run"], **f["learner"]} for c, f in ((c, results.configs[c]) for c in results.conditions)}
-    table = pd.DataFrame.from_dict(rows, orient="index").astype(object)
-    own = {k: [v for v in table[k] if v is not None and v == v] for k in table if k != "decodings"}
-    differs = [k for k, there in own.items() if len({json.dumps(_plain(v)) for v in there}) > 1 or len(there) < len(table) / 2]
-    return table[differs].map(_said)
-
-
-def shared_settings(results: Results) -> str:
-    """The settings that all runs of the report have in common, in a line."""
-    rows = [{**results.configs[c]["run"], **results.configs[c]["learner"]} for c in results.conditions]
-    same = {k: v for k, v in rows[0].items() if all(k in row and row[k] == v for row in rows)}
-    same.pop("decodings", None)
-    return "The same in all of them: " + ", ".join(f"{k} {_said(v) or '(none)'}" for k, v in sorted(same.items())) + "."
-
-
-def broken(results: Results) -> str:
-    """Which invariant each run breaks on purpose, as its config says; a Markdown list, empty if none does."""
-    found = {c: results.configs[c]["learner"].get("breaks") for c in results.conditions}
-    return "\n".join(f"- `{c}` breaks on purpose: {', '.join(b)}" for c, b in found.items() if b)
-
-
 def contrasts(results: Results, name: str) -> list[tuple[str, str, str, str, str]]:
     """(what is compared, first, second, decoding of each) of the report's figure of differences."""
     pairs = PARTS if name == "mask" else [(said, a, b, "plain", "plain") for said, a, b in start_pairs(results)]
     return [p for p in pairs if {p[1], p[2]} <= set(results.conditions)]
 
 
-def metrics_json(results: Results, name: str) -> dict[str, float]:
-    """Flat numbers for `dvc metrics show`: <condition>.<metric>.mean|low|high, plain decoding, and seeds."""
-    flat: dict[str, float] = {"seeds": len(results.seeds), "runs_missing": len(results.missing)}
-    tidy = summary(results, name)
-    for row in tidy[tidy.decoding == "plain"].itertuples():
-        for part in ("mean", "low", "high"):
-            value = getattr(row, part)
-            if value is not None and math.isfinite(value):
-                flat[f"{row.condition}.{row.metric}.{part}"] = float(f"{value:.6g}")
-    return flat
-
-
-def extremes(results: Results, name: str) -> list[tuple[str, str]]:
-    """(title, condition) of the texts shown side by side: the untrained model and the ends of what is varied."""
-    ends: list[str] = []
-    if name == "gamma":
-        ends = [c for s in gamma_lines(results) if s.joined for c in (s.conditions[0], s.conditions[-1])][:3]
-    elif name == "dropout":
-        swept = [s for group in dropout_lines(results).values() for s in group]
-        ends = [c for s in swept[:1] for c in s.conditions[:1]] + [s.conditions[-1] for s in swept]
-    elif name == "mask":
-        ends = [c for s in mask_lines(results)[:1] for c in (s.conditions[0], s.conditions[-1])] + ["nlpo_random"]
-    elif name == "budget":
-        ends = [c for s in budget_lines(results) for c in (s.conditions[0], s.conditions[-1]) if s.joined]
-    elif name == "warm_start":
-        ends = ["supervised", "ppo_kl_default", "sup_ppo"]
-    elif name == "sampling":
-        ends = [c for row, c in sampling_rows(results).items()]
-    elif name == "vocabulary":
-        ends = [c for s in vocabulary_lines(results)[::-1] for c in (s.conditions[0], s.conditions[-1])]
-    first = untrained(results)
-    shown = dict.fromkeys(([first] if first else []) + [c for c in ends if c in results.conditions])
-    return [("untrained" if c == first else c, c) for c in list(shown)[:4]]
-
-
-def samples(results: Results, name: str, count: int = 20) -> list[dict[str, str]]:
-    """The first `count` test prompts of the first seed, unselected, with each one's response: [{"prompt", title: text}]."""
-    shown: dict[str, dict[str, str]] = {}
-    for title, condition in extremes(results, name):
-        for line in [s for s in results.samples.get(condition, ()) if s["seed"] == results.seeds[0]][:count]:
-            row = shown.setdefault(str(line["example_id"]), {"prompt": tables.short(line["prompt"])})
-            row[title] = f"{' '.join(line['response'].split())} ({line['score']:.2f})"
-    return list(shown.values())[:count]
-
-
-def samples_html(results: Results, name: str, count: int = 6) -> str:
-    """`samples` as an HTML table, columns side by side."""
-    return tables.side_by_side(samples(results, name, count), ["prompt", *(t for t, _ in extremes(results, name))])
-
-
-def samples_markdown(results: Results, name: str, count: int = 20) -> str:
-    """`samples` as Markdown: a section per condition."""
-    rows = samples(results, name, count)
-    intro = (
-        f"Seed {results.seeds[0]}, the first {len(rows)} test prompts, plain decoding; nothing was selected. "
-        f"At most {tables.PROMPT_WORDS} words of a prompt are shown. In brackets: the reward model's score."
-    )
-    parts = ["# Samples", "", intro, ""]
-    for title, _ in extremes(results, name):
-        here = [f"{i}. *{tables.safe(r['prompt'])}* → {tables.safe(r[title])}" for i, r in enumerate(rows, 1) if title in r]
-        parts += [f"## {title}", "", *here, ""]
-    return "\n".join(parts)
-
-
-def write(results: Results, name: str, folder: str | Path) -> tuple[str, dict]:
-    """Write every table and text of the report into `folder`; returns (the opening as Markdown, verdict.json's content).
-
-    per_seed.csv: every row of the report's conditions; metrics.json; verdict.json, verdict.md; samples.md. Same results,
-    same bytes.
-    """
-    folder = Path(folder)
-    rows, lost = judged(results, name)
-    said, note = answer(results, name), results.params.reports[name].note
-    text = f"{said}\n\n{f'**Read with care.** {note}' + chr(10) * 2 if note else ''}Hash of the rule and tests that judge the claims: `{rule(results)}`.\n"
-    facts = {
-        "profile": results.params.profile, "report": name, "seeds": results.seeds, "rule": rule(results),
-        "answer": said, "missing": list(results.missing), "note": note, "not_judged": lost,
-        "words": {r["id"]: r["word"] for r in rows}, "claims": rows,
-    }  # fmt: skip
-    seeds = results.per_seed.astype(object).where(results.per_seed.notna(), None).to_dict("records")
-    write_table(folder / "per_seed.csv", seeds, list(results.per_seed.columns))
-    atomic_json(folder / "metrics.json", metrics_json(results, name))
-    atomic_json(folder / "verdict.json", facts)
-    shown = tables.markdown(summary_table(results, name))
-    atomic_write(folder / "verdict.md", f"# {name}\n\n{text}\n{claims_markdown(facts)}\n\n## Every condition, plain decoding\n\n{shown}\n")
-    atomic_write(folder / "samples.md", samples_markdown(results, name))
-    return text, facts
-
-
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Numbers as JSON has them (1 and 1.0 are one value), tuples as lists."""
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     return float(value) if isinstance(value, (int, float, np.number)) else value
-
-
-def _said(value: Any) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else f"{value:g}" if isinstance(value, float) else str(value)

@@ -74,7 +74,9 @@ def sweep(
     """
     series = [s for s in series if s.conditions]
     values = sorted({v for s in series for v in s.x})
-    metrics = [m for m in metrics if any(_numbers(results, s, i, m) is not None for s in series for i in range(len(s.x)))]
+    metrics = [
+        m for m in metrics if any(_numbers(results, s, i, m) is not None for s in series for i in range(len(s.x)))
+    ]
     zero, n = ablations.untrained(results), len(results.seeds)
     if not metrics:
         return _nothing(results, f"along {x}")
@@ -90,7 +92,12 @@ def sweep(
                 drawn_once.add(item.conditions)
                 drawn = _along(axis, results, item, metric, values, place, len(series))
                 said += [f"{item.label} {_short(metric)} {drawn}"] if drawn else []
-            if zero and not own_start and metric in ablations.QUALITY and (start := results.values(zero, metric)) is not None:
+            if (
+                zero
+                and not own_start
+                and metric in ablations.QUALITY
+                and (start := results.values(zero, metric)) is not None
+            ):
                 axis.axhline(start.mean(), color=GREY, linestyle="--", linewidth=1)
             if metric.startswith("gain:"):
                 axis.axhline(0, color=GREY, linestyle="--", linewidth=1)
@@ -103,8 +110,16 @@ def sweep(
                 axis.set_xlabel(x)
         dashed = any(m.startswith("gain:") or zero and not own_start and m in ablations.QUALITY for m in metrics)
         _legend(figure, series, dashed, f"{title} (n = {_n(n)})" if title else "")
-        caption(figure, f"{_seeds(results, metrics)} Values of {x.split(' (')[0]} at equal distances, not to scale. {note}{_lost(results)}")
-    return alt_text(figure, f"{title + ': ' if title else ''}{join([_short(m) for m in metrics])} along {x}, {_n(n)}. {'; '.join(said)}.{_lost(results)}")
+        caption(
+            figure,
+            f"{_seeds(results, metrics)} Values of {x.split(' (')[0]} at equal distances, not to scale. "
+            f"{note}{_lost(results)}",
+        )
+    return alt_text(
+        figure,
+        f"{title + ': ' if title else ''}{join([_short(m) for m in metrics])} along {x}, {_n(n)}. "
+        f"{'; '.join(said)}.{_lost(results)}",
+    )
 
 
 def arms(
@@ -135,8 +150,17 @@ def arms(
                 if not seeds:
                     continue
                 rows = [conditions.index(c) + (place - (len(decodings) - 1) / 2) * step for c in seeds]
-                means = _rows(axis, rows, list(seeds.values()), metric, place, [GREY if c == zero else COLORS[place] for c in seeds])
-                said += [f"{c}{' ' * bool(shown)}{shown} {_short(metric)} {number(mean)}" for c, mean in zip(seeds, means)]
+                means = _rows(
+                    axis,
+                    rows,
+                    list(seeds.values()),
+                    metric,
+                    place,
+                    [GREY if c == zero else COLORS[place] for c in seeds],
+                )
+                said += [
+                    f"{c}{' ' * bool(shown)}{shown} {_short(metric)} {number(mean)}" for c, mean in zip(seeds, means)
+                ]
             if zero and (start := _value(results, zero, metric, "plain")) is not None:
                 axis.axvline(start.mean(), color=GREY, linestyle="--", linewidth=1)
             axis.set_xlabel(LABELS.get(metric, metric))
@@ -152,7 +176,13 @@ def arms(
     return alt_text(figure, f"{title}, {_n(n)}. {'; '.join(said)}.{_lost(results)}")
 
 
-def differences(results: Results, pairs: Sequence[tuple[str, str, str, str, str]], metrics: Sequence[str], title: str, note: str = "") -> Figure:
+def differences(
+    results: Results,
+    pairs: Sequence[tuple[str, str, str, str, str]],
+    metrics: Sequence[str],
+    title: str,
+    note: str = "",
+) -> Figure:
     """A row per pair, a panel per metric: the paired difference first - second with its interval; a line at 0.
 
     pairs: (what is compared, first, second, first's decoding, second's), as `ablations.contrasts`.
@@ -174,35 +204,57 @@ def differences(results: Results, pairs: Sequence[tuple[str, str, str, str, str]
         for axis, metric in zip(axes, metrics):
             axis.axvline(0, color=INK, linewidth=1)
             here = [(row, name) for row, name in enumerate(names) if (name, metric) in found]
-            means = _rows(axis, [r for r, _ in here], [found[name, metric] for _, name in here], "difference", 0, COLORS[:1] * len(here))
+            means = _rows(
+                axis,
+                [r for r, _ in here],
+                [found[name, metric] for _, name in here],
+                "difference",
+                0,
+                COLORS[:1] * len(here),
+            )
             said += [f"{name}, {_short(metric)}: {mean:+.3f}" for (_, name), mean in zip(here, means)]
             axis.set_xlabel(f"difference in\n{LABELS.get(metric, metric)}")
             axis.xaxis.set_major_locator(MaxNLocator(4))
         axes[0].set_yticks(range(len(names)), names)
         axes[0].set_ylim(len(names) - 0.4, -0.6)
         figure.suptitle(f"{title} (n = {_n(n)})", fontsize=11)
-        caption(figure, f"{_seeds(results)} Differences are paired by seed; an interval that crosses 0 shows no direction. {note}{_lost(results)}")
+        caption(
+            figure,
+            f"{_seeds(results)} Differences are paired by seed; an interval that crosses 0 shows no direction. "
+            f"{note}{_lost(results)}",
+        )
     return alt_text(figure, f"{title}, {_n(n)}. {'; '.join(said)}.{_lost(results)}")
 
 
-def frontiers(results: Results, groups: Mapping[str, Sequence[Series]], metrics: Sequence[str], note: str = "") -> Figure:
+def frontiers(
+    results: Results, groups: Mapping[str, Sequence[Series]], metrics: Sequence[str], note: str = ""
+) -> Figure:
     """Metric against the measured KL of the deployed policy: a row per group, a column per metric, a line per beta sweep.
 
     At one height of x two lines compare policies that have moved equally far from the base model (matched KL).
     """
-    metrics = [m for m in metrics if any(results.values(c, m) is not None for g in groups.values() for s in g for c in s.conditions)]
+    metrics = [
+        m
+        for m in metrics
+        if any(results.values(c, m) is not None for g in groups.values() for s in g for c in s.conditions)
+    ]
     if not groups or not metrics:
         return _nothing(results, "frontiers over KL")
     labels = list(dict.fromkeys(s.label for g in groups.values() for s in g))
     n, said, seen = len(results.seeds), [], []
     with mpl.rc_context(STYLE):
-        figure, axes = _panels(len(groups) * len(metrics), len(metrics), 9.6 / len(metrics), 3.0, sharex=True, sharey=False)
+        figure, axes = _panels(
+            len(groups) * len(metrics), len(metrics), 9.6 / len(metrics), 3.0, sharex=True, sharey=False
+        )
         for row, (group, series) in enumerate(groups.items()):
             for column, metric in enumerate(metrics):
                 axis = axes[row * len(metrics) + column]
                 for item in series:
                     place = labels.index(item.label)
-                    points = [(results.values(c, "kl_deployed", item.decoding), results.values(c, metric, item.decoding)) for c in item.conditions]
+                    points = [
+                        (results.values(c, "kl_deployed", item.decoding), results.values(c, metric, item.decoding))
+                        for c in item.conditions
+                    ]
                     points = [(k, v) for k, v in points if k is not None and v is not None]
                     if not points:
                         continue
@@ -222,13 +274,21 @@ def frontiers(results: Results, groups: Mapping[str, Sequence[Series]], metrics:
         handles = [_handle(i, label) for i, label in enumerate(labels)]
         if ablations.untrained(results):
             handles.append(Line2D([], [], color=GREY, marker="X", linestyle="", markersize=8, label="zero-shot"))
-        figure.legend(handles=handles, loc="outside upper center", ncols=_columns(figure, [h.get_label() for h in handles]))
-        caption(figure, f"Small points: n = {_n(n)}; large: their mean; a line joins the β of one sweep, from the largest (left). KL axis linear up to 0.1, then logarithmic. {note}{_lost(results)}")
-    return alt_text(figure, f"{join([_short(m) for m in metrics])} against KL, {_n(n)}. {'; '.join(said)}.{_lost(results)}")
+        figure.legend(
+            handles=handles, loc="outside upper center", ncols=_columns(figure, [h.get_label() for h in handles])
+        )
+        caption(
+            figure,
+            f"Small points: n = {_n(n)}; large: their mean; a line joins the β of one sweep, from the largest (left). "
+            f"KL axis linear up to 0.1, then logarithmic. {note}{_lost(results)}",
+        )
+    return alt_text(
+        figure, f"{join([_short(m) for m in metrics])} against KL, {_n(n)}. {'; '.join(said)}.{_lost(results)}"
+    )
 
 
 def heat(results: Results, grids: Mapping[str, Mapping[tuple[str, str], np.ndarray]], note: str = "") -> Figure:
-    """A panel per metric: rows are samplers in training, columns decodings in evaluation; each cell has its mean and interval.
+    """A panel per metric: rows are samplers in training, columns decodings; each cell has its mean and interval.
 
     grids: metric -> cells of `ablations.sampling_grid`. Framed cells: decoded as trained. Brighter is higher, from the
     lowest to the highest cell of its panel; the numbers say by how much.
@@ -255,17 +315,33 @@ def heat(results: Results, grids: Mapping[str, Mapping[tuple[str, str], np.ndarr
                     text = f"{found.estimate:+.3f}" if gain else f"{found.estimate:.3f}"
                     if n >= 3:
                         text += f"\n[{found.low:.3f}, {found.high:.3f}]"
-                    axis.text(j, i, text, ha="center", va="center", fontsize=9, color=figures.ink(image.cmap(image.norm(means[i, j]))))
+                    axis.text(
+                        j,
+                        i,
+                        text,
+                        ha="center",
+                        va="center",
+                        fontsize=9,
+                        color=figures.ink(image.cmap(image.norm(means[i, j]))),
+                    )
                     said.append(f"{row} in training, {column} in evaluation: {_short(metric)} {found.estimate:.3f}")
                     if row == column:
-                        axis.add_patch(mpl.patches.Rectangle((j - 0.48, i - 0.47), 0.96, 0.94, fill=False, edgecolor="#D55E00", linewidth=2.6))
+                        axis.add_patch(
+                            mpl.patches.Rectangle(
+                                (j - 0.48, i - 0.47), 0.96, 0.94, fill=False, edgecolor="#D55E00", linewidth=2.6
+                            )
+                        )
             axis.set_xticks(range(len(columns)), columns)
             axis.set_yticks(range(len(rows)), rows)
             axis.set_ylabel("trained with")
             axis.set_xlabel("decoded with")
             axis.set_title(LABELS.get(metric, metric).replace("\n", " "), fontsize=10)
             axis.spines[:].set_visible(False)
-        caption(figure, f"Mean over n = {_n(n)}{' and its 95 % interval' if n >= 3 else ''}. Framed: decoded as trained. Brighter: higher. {note}{_lost(results)}")
+        caption(
+            figure,
+            f"Mean over n = {_n(n)}{' and its 95 % interval' if n >= 3 else ''}. Framed: decoded as trained. "
+            f"Brighter: higher. {note}{_lost(results)}",
+        )
     return alt_text(figure, f"Samplers in training by decodings, {_n(n)}. {'; '.join(said)}.{_lost(results)}")
 
 
@@ -303,7 +379,16 @@ def training(
                     _band(axis, grid, COLORS[look])
                 marks = [u for u in ablations.syncs(results, condition) if u in mean.index]
                 if metric == "objective/score" and marks and len(marks) < len(mean) - 1:
-                    axis.scatter(marks, mean.loc[marks], marker="v", s=42, color=COLORS[look], edgecolor="white", linewidths=0.7, zorder=3)
+                    axis.scatter(
+                        marks,
+                        mean.loc[marks],
+                        marker="v",
+                        s=42,
+                        color=COLORS[look],
+                        edgecolor="white",
+                        linewidths=0.7,
+                        zorder=3,
+                    )
                 said.append(f"{title} {name}: {number(mean.iloc[0])} at first, {number(mean.iloc[-1])} at last")
             if level is not None:
                 axis.axhline(level, color=INK, linestyle=":", linewidth=1.4)
@@ -316,7 +401,9 @@ def training(
             if number_ % columns == 0:
                 axis.set_ylabel(LABELS.get(metric, metric))
         if len(names) > 1:
-            handles = [Line2D([], [], color=COLORS[i % 8], linestyle=JOINS[i % 8], label=name) for i, name in enumerate(names)]
+            handles = [
+                Line2D([], [], color=COLORS[i % 8], linestyle=JOINS[i % 8], label=name) for i, name in enumerate(names)
+            ]
             figure.legend(handles=handles, loc="outside upper center", ncols=_columns(figure, names))
         spread = " Geometric mean." if logarithmic else " Band: 95 % interval." if n >= 3 else ""
         caption(figure, f"Line: mean of n = {_n(n)}.{spread} {note}{_lost(results)}")
@@ -346,7 +433,11 @@ def accuracy(results: Results, note: str = "") -> Figure:
         axis.set_xlabel("share of the labels")
         axis.set_ylabel("accuracy on reviews it has not seen")
         n = table.seed.nunique()
-        caption(figure, f"Small points: n = {_n(n)}, a reward model each; large: mean{', with 95 % interval' if n >= 3 else ''}. Dashed: guessing. {note}")
+        caption(
+            figure,
+            f"Small points: n = {_n(n)}, a reward model each; large: mean{', with 95 % interval' if n >= 3 else ''}. "
+            f"Dashed: guessing. {note}",
+        )
     return alt_text(figure, f"Reward-model accuracy by share of labels, {_n(n)}. {'; '.join(said)}.")
 
 
@@ -370,7 +461,9 @@ def _gaps(results: Results, first: str, second: str, metric: str, one: str, othe
     return None if a is None or b is None else a - b
 
 
-def _along(axis: Axes, results: Results, item: Series, metric: str, values: Sequence[float], place: int, among: int) -> str:
+def _along(
+    axis: Axes, results: Results, item: Series, metric: str, values: Sequence[float], place: int, among: int
+) -> str:
     """Draw one series of a sweep; the means in words."""
     shift = (place - (among - 1) / 2) * min(0.14, 0.6 / among)
     points = [(x, found) for i, x in enumerate(item.x) if (found := _numbers(results, item, i, metric)) is not None]
@@ -381,24 +474,39 @@ def _along(axis: Axes, results: Results, item: Series, metric: str, values: Sequ
     spots = [values.index(x) + shift for x, _ in points]
     means = _spread(axis, spots, [found for _, found in points], metric, place, "y")
     line = JOINS[place % 8] if item.joined else ""
-    axis.plot(spots, means, color=COLORS[place % 8], marker=MARKERS[place % 8], markersize=6.5, linestyle=line, linewidth=1.2, zorder=3)
+    axis.plot(
+        spots,
+        means,
+        color=COLORS[place % 8],
+        marker=MARKERS[place % 8],
+        markersize=6.5,
+        linestyle=line,
+        linewidth=1.2,
+        zorder=3,
+    )
     return ", ".join(f"{number(mean)} at {_tick(x)}" for mean, (x, _) in zip(means, points))
 
 
-def _spread(axis: Axes, places: Sequence[float], seeds: Sequence[np.ndarray], metric: str, look: int, way: str, color: str = "") -> list[float]:
+def _spread(
+    axis: Axes, places: Sequence[float], seeds: Sequence[np.ndarray], metric: str, look: int, way: str, color: str = ""
+) -> list[float]:
     """Seeds and intervals of several points at once (an artist each would be slow); the means. way: y up, x to the right."""
     color, found = color or COLORS[look % 8], [ablations.estimate(v, metric) for v in seeds]
     if metric != "diverged" and not metric.startswith("spread:"):
         beside = [p + _spots(len(v), 0.03) if way == "y" else np.full(len(v), p + 0.13) for p, v in zip(places, seeds)]
         xy = (np.concatenate(beside), np.concatenate(seeds))
-        axis.scatter(*(xy if way == "y" else xy[::-1]), s=11, color=color, alpha=0.45, marker=MARKERS[look % 8], linewidths=0)
+        axis.scatter(
+            *(xy if way == "y" else xy[::-1]), s=11, color=color, alpha=0.45, marker=MARKERS[look % 8], linewidths=0
+        )
     bars = [(p, f.low, f.high) for p, f in zip(places, found) if f.low is not None and f.n >= 3]
     if bars:
         (axis.vlines if way == "y" else axis.hlines)(*zip(*bars), color=color, linewidth=1.7)
     return [f.estimate for f in found]
 
 
-def _rows(axis: Axes, places: Sequence[float], seeds: Sequence[np.ndarray], metric: str, look: int, colors: Sequence[str]) -> list[float]:
+def _rows(
+    axis: Axes, places: Sequence[float], seeds: Sequence[np.ndarray], metric: str, look: int, colors: Sequence[str]
+) -> list[float]:
     """Points on rows: seeds, interval, mean (filled for the first look, open for others); the means."""
     means = []
     for color in dict.fromkeys(colors):
@@ -415,7 +523,9 @@ def _path(axis: Axes, points: list[tuple[np.ndarray, np.ndarray]], place: int) -
     color, marker = COLORS[place % 8], MARKERS[place % 8]
     axis.scatter(*(np.concatenate(v) for v in zip(*points)), s=11, color=color, marker=marker, alpha=0.45, linewidths=0)
     means = sorted((k.mean(), v.mean()) for k, v in points)
-    axis.plot(*zip(*means), color=color, marker=marker, markersize=6.5, linestyle=JOINS[place % 8], linewidth=1.2, zorder=3)
+    axis.plot(
+        *zip(*means), color=color, marker=marker, markersize=6.5, linestyle=JOINS[place % 8], linewidth=1.2, zorder=3
+    )
 
 
 def _band(axis: Axes, grid: pd.DataFrame, color: str) -> None:
@@ -427,7 +537,9 @@ def _band(axis: Axes, grid: pd.DataFrame, color: str) -> None:
     axis.dataLim.set(limits)
 
 
-def _panels(count: int, columns: int, width: float, height: float, sharex: bool = False, sharey: bool = False) -> tuple[Figure, list[Axes]]:
+def _panels(
+    count: int, columns: int, width: float, height: float, sharex: bool = False, sharey: bool = False
+) -> tuple[Figure, list[Axes]]:
     rows = math.ceil(count / columns)
     figure = Figure(figsize=(max(width * columns, 6.4), height * rows + 1.2), layout="constrained")
     grid = list(figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey).flat)
@@ -472,7 +584,9 @@ def _n(n: int) -> str:
 
 def _seeds(results: Results, metrics: Sequence[str] = ()) -> str:
     n, kinds = len(results.seeds), sorted({INTERVAL[m] for m in metrics if m in INTERVAL})
-    interval = f", with its 95 % interval{f' ({join(kinds)})' if kinds else ''}" if n >= 3 else " (too few for an interval)"
+    interval = (
+        f", with its 95 % interval{f' ({join(kinds)})' if kinds else ''}" if n >= 3 else " (too few for an interval)"
+    )
     return f"Small points: n = {_n(n)}; large: their mean{interval}."
 
 
@@ -490,4 +604,6 @@ def _nothing(results: Results, what: str) -> Figure:
         figure = Figure(figsize=(6.4, 1.2), layout="constrained")
         figure.text(0.5, 0.6, f"Not run in this profile: {what}.", ha="center", fontsize=10, color=INK)
         caption(figure, f"n = {_n(len(results.seeds))}.{_lost(results)}")
-    return alt_text(figure, f"No picture: {what} was not run in this profile, {_n(len(results.seeds))}.{_lost(results)}")
+    return alt_text(
+        figure, f"No picture: {what} was not run in this profile, {_n(len(results.seeds))}.{_lost(results)}"
+    )

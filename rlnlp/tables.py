@@ -1,4 +1,4 @@
-"""Numbers and texts for people: intervals, differences, Markdown tables and samples side by side, the same in every report."""
+"""Numbers and texts for people: intervals, differences, Markdown tables, samples side by side; the same in every report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def number(value: float) -> str:
 
 
 def between(low: float | None, high: float | None) -> str:
-    """"[low, high]"; empty where there is no interval (one seed)."""
+    """ "[low, high]"; empty where there is no interval (one seed)."""
     return "" if low is None or pd.isna(low) else f"[{number(low)}, {number(high)}]"
 
 
@@ -27,7 +27,7 @@ def signed(value: float, low: float | None, high: float | None) -> str:
 
 
 def join(parts: Sequence[str], last: str = " and ") -> str:
-    """"a, b and c"."""
+    """ "a, b and c"."""
     parts = list(parts)
     return ", ".join(parts[:-1]) + last + parts[-1] if len(parts) > 1 else "".join(parts)
 

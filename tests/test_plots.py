@@ -64,7 +64,9 @@ def test_figures_of_every_report_and_profile(loaded, profile, name):
         said = " ".join(t.get_text().replace("\n", " ") for t in texts)
         n = f"{len(results.seeds)} seeds"
         assert f"n = {n}" in said and n in figure.get_label() and len(figure.get_label()) > 40, kind
-        ticks = {id(t) for a in figure.axes for t in (*a.get_xticklabels(which="both"), *a.get_yticklabels(which="both"))}
+        ticks = {
+            id(t) for a in figure.axes for t in (*a.get_xticklabels(which="both"), *a.get_yticklabels(which="both"))
+        }
         for text in (t for t in texts if id(t) not in ticks):  # nothing hangs out of the picture
             extent = text.get_window_extent()
             assert extent.x0 >= -2 and extent.x1 <= figure.bbox.x1 + 2, (kind, text.get_text())
@@ -75,13 +77,25 @@ def test_figures_of_every_report_and_profile(loaded, profile, name):
 def test_labels_titles_and_legends_do_not_touch(loaded, name):
     for kind, figure in draw(loaded["full"][name], name).items():
         figure.draw_without_rendering()
-        labels = [lab for a in figure.axes for lab in (a.xaxis.label, a.yaxis.label, a.title, a._left_title) if lab.get_text()]
-        labels += [t for legend in figure.legends for t in (*legend.get_texts(), legend.get_title()) if t.get_text() not in ("", "None")]
+        labels = [
+            lab for a in figure.axes for lab in (a.xaxis.label, a.yaxis.label, a.title, a._left_title) if lab.get_text()
+        ]
+        labels += [
+            t
+            for legend in figure.legends
+            for t in (*legend.get_texts(), legend.get_title())
+            if t.get_text() not in ("", "None")
+        ]
         labels += [t for t in (figure._suptitle, figure._supxlabel) if t is not None]
         boxes = [(lab.get_text(), lab.get_window_extent()) for lab in labels]
         for i, (text, box) in enumerate(boxes):
             for other, beside in boxes[:i]:
-                apart = box.x1 <= beside.x0 + 1 or beside.x1 <= box.x0 + 1 or box.y1 <= beside.y0 + 1 or beside.y1 <= box.y0 + 1
+                apart = (
+                    box.x1 <= beside.x0 + 1
+                    or beside.x1 <= box.x0 + 1
+                    or box.y1 <= beside.y0 + 1
+                    or beside.y1 <= box.y0 + 1
+                )
                 assert apart, (kind, text, other)
 
 
@@ -146,7 +160,9 @@ def test_series_can_be_told_apart_without_colour(loaded):
 
 
 def test_colours_differ_in_lightness_or_along_blue_and_yellow():
-    seen = [(0.299 * r + 0.587 * g + 0.114 * b, b - (r + g) / 2) for r, g, b in map(mpl.colors.to_rgb, plots.COLORS[:6])]
+    seen = [
+        (0.299 * r + 0.587 * g + 0.114 * b, b - (r + g) / 2) for r, g, b in map(mpl.colors.to_rgb, plots.COLORS[:6])
+    ]
     assert min(np.hypot(*np.subtract(a, b)) for i, a in enumerate(seen) for b in seen[:i]) > 0.1
 
 
