@@ -89,7 +89,7 @@ def _claims(results: Results) -> dict[str, claims.Claim]:
 
 
 def rule(results: Results) -> str:
-    """The first digits of the hash of the rule and of every test, which were fixed before the runs."""
+    """The first digits of the hash of the rule and of every test, which were committed before the results."""
     return claims.rule_hash(_claims(results))[:12]
 
 

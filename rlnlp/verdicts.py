@@ -1,4 +1,4 @@
-"""The verdict rule, fixed before any run: what one test says for a claim, and what a claim of several parts comes to.
+"""The verdict rule, fixed before the results it judges: what one test says for a claim, and what a claim of several parts comes to.
 
     decide(result)                               # "holds here" | "fails here" | "inconclusive" | too few seeds
     decide(combine([first, second], how="all"))  # a claim with several parts; combinations combine again
@@ -62,7 +62,7 @@ def untestable(alpha: float) -> Evidence:
 
 
 def decide(result) -> str:
-    """The rule fixed before any run: `HOLDS`, `FAILS`, `INCONCLUSIVE` or `FEW`.
+    """The rule: `HOLDS`, `FAILS`, `INCONCLUSIVE` or `FEW`.
 
     result: anything with ``.evidence``: `Paired` with a direction, `Equivalence`, the results of `unpaired` and
     `curves`, or the `Evidence` that `adjusted` and `combine` return.
