@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rlnlp import stats
+from rlnlp import answers, stats
 from rlnlp.figures import NAME, settings
 from rlnlp.metrics import BUDGET
 from rlnlp.results import ReportError, Results, once
@@ -106,9 +106,12 @@ RULE = (
 
 
 def load(params) -> Results:
-    """The results of the conditions in params.reports["kl"]. Raises: ReportError for one that is missing: its verdict needs them all."""
+    """The results of the conditions in params.reports["kl"]; those that are not there are in `missing` and named first.
+
+    Raises: ReportError where none is there, and as `results.load`.
+    """
     found = load_results(params, params.reports["kl"].conditions)
-    if found.missing:
+    if not found.conditions:
         raise ReportError("; ".join(found.missing.values()))
     return found
 
@@ -369,7 +372,7 @@ def verdict(results: Results) -> tuple[str, dict]:
         "cautions": weak,
         "published": PUBLISHED,
     }
-    return "\n\n".join(lines) + "\n", _rounded(facts)
+    return answers.missing(results) + "\n\n".join(lines) + "\n", _rounded(facts)
 
 
 def details(results: Results) -> str:
@@ -592,7 +595,7 @@ def summary_table(results: Results, decoding: str = "plain", metrics: tuple[str,
     tidy["text"] = [f"{r['mean']:.3f} {_between(r.low, r.high)}".strip() for _, r in tidy.iterrows()]
     wide = tidy.pivot(index="condition", columns="metric", values="text")
     shown = [m for m in (metrics or SUMMARY) if m in wide]
-    return wide.reindex(list(results.params.reports["kl"].conditions))[shown].rename_axis(index=None, columns=None)
+    return wide.reindex(list(results.params.reports["kl"].conditions))[shown].fillna("missing").rename_axis(index=None, columns=None)
 
 
 def effects_table(results: Results) -> pd.DataFrame:

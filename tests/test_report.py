@@ -437,6 +437,10 @@ def test_text_in_samples_cannot_become_markup(results):
 def test_missing_condition_is_named(tmp_path):
     params = make(tmp_path, ("ppo_kl_0", "ppo_kl_default"))
     params.reports["kl"].conditions = (*params.reports["kl"].conditions, "nlpo_kl_0")
+    text, _ = report.write(report.load(params), tmp_path / "out")
+    assert text.startswith("**MISSING: 1 of 3 runs of this report is not there: `nlpo_kl_0` (stage runs@nlpo_kl_0)")
+    assert "missing" in report.summary_table(report.load(params)).loc["nlpo_kl_0"].tolist()
+    params.reports["kl"].conditions = ("nlpo_kl_0",)
     with pytest.raises(report.ReportError, match=r"runs/nlpo_kl_0/per_seed.csv: no such file.*runs@nlpo_kl_0"):
         report.load(params)
 
