@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -14,14 +15,11 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from rlnlp.runs import _imports, package_files
+from rlnlp import closure, config
 
 ROOT = Path(__file__).resolve().parent.parent
 PROFILES = [ROOT, *sorted(p.parent for p in ROOT.glob("profiles/*/params.yaml"))]
 NAMES = [p.name if p != ROOT else "mini" for p in PROFILES]
-# notebooks whose code imports a module by a computed name
-LEARNERS = [f"rlnlp.learners.{path.stem}" for path in sorted((ROOT / "rlnlp/learners").glob("*.py")) if path.stem != "__init__"]
-BY_NAME = {"run": LEARNERS, "tune": ["rlnlp.learners.ppo", "rlnlp.learners.nlpo"]}
 
 
 def read(path: Path):
@@ -175,42 +173,39 @@ def body(stage: dict) -> dict:
     return stage.get("do", stage)
 
 
-def stages_of(notebook: str) -> list[tuple[str, dict]]:
-    """The stages that run a notebook: several, or one stage whose items are notebooks (report)."""
-    named = notebook.replace("report_", "report_${key}" + " ") if notebook.startswith("report_") else notebook
-    started = f"run build/{named.split()[0]}.ipynb "
-    return [(n, body(s)) for n, s in PIPELINE.items() if started in body(s)["cmd"]]
+def started(stage: dict) -> str:
+    """The notebook that a stage runs, "" for one that runs none; the reports are one stage with many items."""
+    found = re.search(r"run build/(\w+?)(?:_\$\{key\})?\.ipynb ", body(stage)["cmd"])
+    return found[1] if found else ""
 
 
-def imported(notebook: str, folder: Path) -> list[str]:
-    """The package files that a notebook's code uses, as dvc.yaml names them."""
-    cells = json.loads((ROOT / f"notebooks/{notebook}.ipynb").read_text(encoding="utf-8"))["cells"]
-    code = folder / f"{notebook}.py"
-    lines = "".join("".join(c["source"]) + "\n" for c in cells if c["cell_type"] == "code").splitlines()
-    code.write_text("\n".join(line for line in lines if not line.lstrip().startswith(("%", "!"))))
-    wanted = {n for n in _imports(code, "", "rlnlp") if (ROOT / (n.replace(".", "/") + ".py")).is_file()}
-    files = package_files(*sorted(wanted | {"rlnlp.nb"}), *BY_NAME.get(notebook, []))
-    return [f"${{root}}/{p.relative_to(ROOT).as_posix()}" for p in files]
+@pytest.mark.parametrize("name", [n for n, s in PIPELINE.items() if started(s)])
+def test_a_stage_depends_on_its_notebook_and_on_the_package_files_it_uses(name):
+    stage, notebook = body(PIPELINE[name]), started(PIPELINE[name])
+    file = "report_${key}" if notebook == "report" else notebook
+    assert f"build/{file}.ipynb" in stage["deps"] and f"build/code/{notebook}.json" in stage["deps"]
+    assert not [d for d in stage["deps"] if d.startswith("${root}/rlnlp/")]
+    assert f"{file.replace('${key}', 'gamma')}" in NOTEBOOKS
+    assert closure.closures(ROOT)[notebook]
 
 
-@pytest.mark.parametrize("notebook", [n for n in NOTEBOOKS if not n.startswith("report_")] + ["report_"])
-def test_a_stage_depends_on_the_package_files_its_notebook_imports(notebook, tmp_path):
-    """The reports are one stage with many items, so it depends on what any of them uses."""
-    of = [n for n in NOTEBOOKS if n.startswith("report_")] if notebook == "report_" else [notebook]
-    expected = sorted({file for name in of for file in imported(name, tmp_path)})
-    stages = stages_of(of[0])
-    assert stages
-    for name, stage in stages:
-        found = [d for d in stage["deps"] if d.startswith("${root}/rlnlp/")]
-        show = "\n".join(f"      - {line}" for line in expected)
-        assert sorted(found) == expected, f"dvc.yaml, stage {name}: the package files should be\n{show}"
-        item = "report_${key}" if notebook == "report_" else notebook
-        assert f"build/{item}.ipynb" in stage["deps"]
+def test_the_files_of_a_notebook_are_those_it_imports_directly_or_not():
+    used = {name: {Path(file).name for file in files} for name, files in closure.closures(ROOT).items()}
+    assert {f"{a}.py" for a in config.ALGORITHMS} <= used["run"] and {"ppo.py", "nlpo.py", "losses.py", "rollout.py"} <= used["tune"]
+    assert "bandit.py" not in used["tune"] and "ppo.py" not in used["models"] and {"plots.py", "claims.py", "report.py"} <= used["report"]
+    for name in ("data", "models", "variants", "tune", "run"):
+        assert not {f for f in used[name] if "report" in f or f in ("figures.py", "plots.py", "stats.py", "claims.py")}, name
 
 
-def test_figures_are_no_business_of_training():
-    for name in ("data", "models", "variants", "tune", "runs", "continued"):
-        assert not [d for d in body(PIPELINE[name])["deps"] if "figures" in d or "report" in d], name
+def test_only_what_a_notebook_uses_changes_its_file(tmp_path):
+    for part in ("rlnlp", "notebooks"):
+        shutil.copytree(ROOT / part, tmp_path / part, ignore=shutil.ignore_patterns("__pycache__"))
+    before = closure.closures(tmp_path)
+    assert before == closure.closures(ROOT)
+    with open(tmp_path / "rlnlp/losses.py", "a") as file:
+        file.write("# changed\n")
+    after = closure.closures(tmp_path)
+    assert {name for name in after if after[name] != before[name]} == {"run", "tune", "quickstart"}
 
 
 @pytest.mark.parametrize("folder", PROFILES, ids=NAMES)
