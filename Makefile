@@ -17,10 +17,10 @@ endif
 
 help:
 	@echo 'make reproduce [PROFILE=$(PROFILE)] [JOBS=$(JOBS)]   from text to the report; run again, it does only what changed'
-	@echo '     PROFILE  smoke   two minutes, every stage, numbers mean nothing'
-	@echo '              mini    about 20 minutes on two cores, generated reviews (the default)'
+	@echo '     PROFILE  smoke   three to four minutes, every stage, numbers mean nothing'
+	@echo '              mini    about an hour on two cores, generated reviews (the default)'
 	@echo '              full    every value of every ablation, hours on two cores'
-	@echo '              imdb    ninety minutes on two cores, real film reviews'
+	@echo '              imdb    hours on two cores, real film reviews'
 	@echo '              paper   the published models and budgets, needs a GPU'
 	@echo 'make plan [PROFILE=$(PROFILE)]                  what it would do and cost, and what it lacks; runs nothing'
 	@echo 'make test [ARGS="-k name"]                the tests'

@@ -25,8 +25,8 @@ from rlnlp.metrics import BUDGET
 from rlnlp.results import ReportError, Results, once
 from rlnlp.results import load as load_results
 from rlnlp.runs import atomic_json, atomic_write, write_table
+from rlnlp.tables import PROMPT_WORDS, join, markdown, safe, short, side_by_side
 
-PROMPT_WORDS = 20  # words of a prompt that a report shows at most
 TOLERANCE = 0.2  # an adaptive target counts as reached within this share of it
 MATCH = 1e-9  # relative; two kl_coef are equal
 SUMMARY = (
@@ -326,7 +326,7 @@ def cautions(results: Results) -> list[str]:
         for end, word in ((max(tried), "largest"), (min(tried), "smallest")):
             there = [NAME[a] for a in results.tune if len(tried) > 1 and math.isclose(float(results.tune[a][name]), end, rel_tol=MATCH)]
             if there:
-                said.append(f"The search chose the {word} {name} it tried ({end:g}) for {_join(there)}: a better one may lie outside.")
+                said.append(f"The search chose the {word} {name} it tried ({end:g}) for {join(there)}: a better one may lie outside.")
     if {"words", "prompts"} <= set(results.per_seed):
         short = (results.per_seed.words * results.per_seed.prompts < BUDGET).sum()
         if short:
@@ -418,14 +418,14 @@ def _paragraph(results, effects, overall, reached, compared, pairs) -> str:
     own, same = [], []
     for name, brought in (("texts", bring.prompts), ("base model", bring.model), ("reward model", bring.reward)):
         (same if brought else own).append(name)
-    shared = f"{' and' if own else ''} all with the same {_join(same)}" if same else ""
+    shared = f"{' and' if own else ''} all with the same {join(same)}" if same else ""
     said = [
-        f"Profile `{results.params.profile}`, {n} seed{'s' if n > 1 else ''},{f' each with its own {_join(own)}' if own else ''}{shared}."
+        f"Profile `{results.params.profile}`, {n} seed{'s' if n > 1 else ''},{f' each with its own {join(own)}' if own else ''}{shared}."
     ]
     if told:
         rows = {a: effects[effects.algorithm == a].set_index("metric") for a in told}
         parts = [
-            f"{name} went {_join([f'from {r.second[metric]:.2f} to {r.first[metric]:.2f} ({NAME[a]})' for a, r in rows.items()])}"
+            f"{name} went {join([f'from {r.second[metric]:.2f} to {r.first[metric]:.2f} ({NAME[a]})' for a, r in rows.items()])}"
             for metric, name in (
                 ("score", "the score it is trained on"),
                 ("generation_log_perplexity", "the log-perplexity of what it writes"),
@@ -465,7 +465,7 @@ def _beside_zero_shot(results: Results, effects: dict[str, pd.DataFrame]) -> lis
     ]
     if narrowed:
         said.append(
-            f"Even with the penalty, {_join(narrowed)} write{'s' * (len(narrowed) == 1)} text that is more predictable and less varied than before training: a "
+            f"Even with the penalty, {join(narrowed)} write{'s' * (len(narrowed) == 1)} text that is more predictable and less varied than before training: a "
             "low log-perplexity is not fluency alone."
         )
     return said
@@ -476,7 +476,7 @@ def _words(overall: dict, algorithms: list[str], claim: str) -> str:
     groups: dict[str, list[str]] = {}
     for a in algorithms:
         groups.setdefault(overall[a].get(claim, "not measured"), []).append(NAME[a])
-    return _join([f"**{word}** ({_join(names)})" for word, names in groups.items()])
+    return join([f"**{word}** ({join(names)})" for word, names in groups.items()])
 
 
 def _published_line(algorithm: str) -> str:
@@ -760,21 +760,14 @@ def samples(results: Results, count: int = 20) -> list[dict]:
     shown: dict[str, dict] = {}
     for title, condition in arms(results):
         for line in [s for s in results.samples.get(condition, ()) if s["seed"] == results.seeds[0]][:count]:
-            row = shown.setdefault(str(line["example_id"]), {"prompt": _short(line["prompt"])})
+            row = shown.setdefault(str(line["example_id"]), {"prompt": short(line["prompt"])})
             row[title] = f"{' '.join(line['response'].split())} ({line['score']:.2f})"
     return list(shown.values())[:count]
 
 
 def samples_html(results: Results, count: int = 6) -> str:
     """`samples` as an HTML table, columns side by side."""
-    titles = ["prompt", *(title for title, _ in arms(results))]
-    rows = samples(results, count)
-    head = "".join(f'<th scope="col" style="text-align:left">{html.escape(t)}</th>' for t in titles)
-    cell = '<td style="text-align:left;vertical-align:top;white-space:normal;min-width:9em">'
-    body = "".join(
-        "<tr>" + "".join(f"{cell}{html.escape(r.get(t, 'not run'))}</td>" for t in titles) + "</tr>" for r in rows
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return side_by_side(samples(results, count), ["prompt", *(title for title, _ in arms(results))])
 
 
 def samples_markdown(results: Results, count: int = 20) -> str:
@@ -787,7 +780,7 @@ def samples_markdown(results: Results, count: int = 20) -> str:
     lines += [intro, ""]
     for title, condition in arms(results):
         lines += [f"## {title}", ""]
-        here = [f"{i}. *{_safe(r['prompt'])}* → {_safe(r[title])}" for i, r in enumerate(rows, 1) if title in r]
+        here = [f"{i}. *{safe(r['prompt'])}* → {safe(r[title])}" for i, r in enumerate(rows, 1) if title in r]
         lines += [*(here or ["Not run in this profile."]), ""]
     return "\n".join(lines)
 
@@ -858,14 +851,6 @@ def _bare(rows: list[dict]) -> pd.DataFrame:
     return pd.DataFrame(rows, index=[""] * len(rows))
 
 
-def markdown(table: pd.DataFrame) -> str:
-    """A table as Markdown, nothing cut short; the row names become the first column where they say something."""
-    if any(table.index.astype(str) != "") and not isinstance(table.index, pd.RangeIndex):
-        table = table.rename_axis("").reset_index()
-    lines = [list(table.columns), ["---"] * table.shape[1], *table.astype(str).values.tolist()]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
-
 def _published(algorithm: str, metric: str) -> str:
     """The published change of a metric; perplexity as its logarithm."""
     paper = PUBLISHED.get(algorithm, {})
@@ -888,24 +873,6 @@ def _p(value) -> str:
 
 def _arrow(pair: list[float]) -> str:
     return f"{pair[0]:.3f} → {pair[1]:.3f}"
-
-
-def _join(parts: list[str]) -> str:
-    return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)
-
-
-def _short(prompt: str) -> str:
-    """The last words of a prompt, those next to the response."""
-    words = prompt.split()
-    return ("… " if len(words) > PROMPT_WORDS else "") + " ".join(words[-PROMPT_WORDS:])
-
-
-def _safe(text: str) -> str:
-    """Text that Markdown shows as it is."""
-    text = html.escape(text, quote=False)
-    for sign in "\\`*_[]|#~":
-        text = text.replace(sign, "\\" + sign)
-    return text
 
 
 def _said(value: Any) -> str:
