@@ -12,7 +12,7 @@ ifeq ($(filter $(PROFILE),$(PROFILES)),)
 $(error PROFILE=$(PROFILE): expected one of $(PROFILES))
 endif
 
-.PHONY: help env reproduce plan test lab bench clean
+.PHONY: help env reproduce reports plan test lab bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo '              full    every value of every ablation, hours on two cores'
 	@echo '              imdb    hours on two cores, real film reviews'
 	@echo '              paper   the published models and budgets, needs a GPU'
+	@echo 'make reports [PROFILE=$(PROFILE)]               reports and ledger from the runs that are finished so far'
 	@echo 'make plan [PROFILE=$(PROFILE)]                  what it would do and cost, and what it lacks; runs nothing'
 	@echo 'make test [ARGS="-k name"]                the tests'
 	@echo 'make lab                                  JupyterLab, with the kernel ready'
@@ -52,6 +53,10 @@ env:
 
 reproduce: env
 	@exec .venv/bin/python -m rlnlp.reproduce $(PROFILE) --jobs $(JOBS) --tied
+
+# For long profiles, between two sittings; `make reproduce` goes on afterwards.
+reports: env
+	@exec .venv/bin/python -m rlnlp.reproduce $(PROFILE) --jobs $(JOBS) --tied --reports
 
 # Status 3, which make calls an error: the settings are sound, and a model or data set is missing.
 plan: env

@@ -1,6 +1,6 @@
 """The texts, tables and files of the ablation reports.
 
-    text, facts = write(results, "gamma", folder)   # per_seed.csv, metrics.json, verdict.json, verdict.md, samples.md
+    text, facts = write(results, "gamma", folder)   # metrics.json, verdict.json, verdict.md, samples.md
     claims_markdown(facts)                          # the claims of this report, each with its tests and its word
 """
 
@@ -31,7 +31,7 @@ from rlnlp.ablations import (
 )
 from rlnlp.answers import answer
 from rlnlp.results import ReportError, Results, once
-from rlnlp.runs import atomic_json, atomic_write, write_table
+from rlnlp.runs import atomic_json, atomic_write
 from rlnlp.tables import between, join
 
 DETAIL = {  # report: what its table shows besides QUALITY
@@ -180,7 +180,9 @@ def extremes(results: Results, name: str) -> list[tuple[str, str]]:
     elif name == "mask":
         ends = [c for s in mask_lines(results)[:1] for c in (s.conditions[0], s.conditions[-1])] + ["nlpo_random"]
     elif name == "budget":
-        ends = [c for s in budget_lines(results) for c in (s.conditions[0], s.conditions[-1]) if s.joined]
+        swept = [s for s in budget_lines(results) if s.joined]
+        ends = [c for s in swept[:1] for c in (s.conditions[0], s.conditions[-1])]
+        ends += [s.conditions[-1] for s in swept[1:] if s.label.startswith("supervised on the positive")]
     elif name == "warm_start":
         ends = ["supervised", "ppo_kl_default", "sup_ppo"]
     elif name == "sampling":
@@ -226,8 +228,7 @@ def samples_markdown(results: Results, name: str, count: int = 20) -> str:
 def write(results: Results, name: str, folder: str | Path) -> tuple[str, dict]:
     """Write every table and text of the report into `folder`; returns (the opening as Markdown, verdict.json's content).
 
-    per_seed.csv: every row of the report's conditions; metrics.json; verdict.json, verdict.md; samples.md. Same results,
-    same bytes.
+    metrics.json; verdict.json, verdict.md; samples.md. Same results, same bytes.
     """
     folder = Path(folder)
     rows, lost = judged(results, name)
@@ -240,8 +241,6 @@ def write(results: Results, name: str, folder: str | Path) -> tuple[str, dict]:
         "answer": said, "missing": list(results.missing), "note": note, "not_judged": lost,
         "words": {r["id"]: r["word"] for r in rows}, "claims": rows,
     }  # fmt: skip
-    seeds = results.per_seed.astype(object).where(results.per_seed.notna(), None).to_dict("records")
-    write_table(folder / "per_seed.csv", seeds, list(results.per_seed.columns))
     atomic_json(folder / "metrics.json", metrics_json(results, name))
     atomic_json(folder / "verdict.json", facts)
     shown = tables.markdown(summary_table(results, name))

@@ -6,7 +6,7 @@
     write(rows, "reports/mini/claims")                          # claims.csv, claims.json, claims.md
 
 `python -m rlnlp.claims check params.yaml` tells whether a profile runs what its claims need; `python -m rlnlp.claims combine`
-puts reports/*/claims/claims.json side by side in reports/claims.*.
+puts reports/*/claims/claims.json side by side in reports/claims.*, `... readme` their summary into README.md.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ AWAITING, ELSEWHERE = "awaiting", "not testable here"
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
 WORDS = (HOLDS, FAILS, INCONCLUSIVE, AWAITING, ELSEWHERE, REPRODUCED, NOT_REPRODUCED)
 SMALLER = "shown to be smaller than stated beforehand"
+TURNS, NOT_TESTED = " (turns at half the budget)", "–"
 FULL_SCALE = "paper"  # the profile whose verdicts are about reproduction
 RULE = (
     "The unit is the seed. A test makes one number per seed from the conditions it names, on the test prompts at the "
@@ -246,7 +247,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
                 "source": row["source"],
                 "published": row["published_text"],
                 "here": row["sentence"],
-                "verdict": row["word"] + (" (turns at half the budget)" if row["turns"] else ""),
+                "verdict": row["word"] + TURNS * row["turns"],
             }
             for row in rows
         ]
@@ -327,7 +328,7 @@ def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[
         said.append(f"Not all were judged by the same rule and tests: {which}.")
     shown = [
         {"claim": f"{r['id']}: {r['claim']}", "published": r["published_text"],
-         **{p: r["words"].get(p, "") + (" (turns)" if r["turns"].get(p) else "") for p in ledgers}}
+         **{p: r["words"].get(p, "") + TURNS * r["turns"].get(p, False) for p in ledgers}}
         for r in rows
     ]  # fmt: skip
     folder = Path(folder)
@@ -338,6 +339,35 @@ def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[
     page = ["# Claims, profile by profile", *said, as_markdown(pd.DataFrame(shown))]
     atomic_write(folder / "claims.md", "\n\n".join(page) + "\n")
     return rows
+
+
+BEGIN, END = "<!-- ledger: python -m rlnlp.claims readme -->", "<!-- end of ledger -->"
+
+
+def readme(text: str, combined: str | Path) -> str:
+    """A README's text with the ledger's summary between its two marks, made from `combine`'s claims.json.
+
+    Shown are the claims that some profile put to a test; the others are counted. Raises: ClaimError without the marks.
+    """
+    before, mark, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (mark and end):
+        raise ClaimError(f"README: expected the lines {BEGIN} and {END}")
+    rows = json.loads(Path(combined).read_text(encoding="utf-8"))["rows"]
+    names = list(dict.fromkeys(p for row in rows for p in row["words"]))
+    untested = (AWAITING, ELSEWHERE)
+    shown = [row for row in rows if not {*row["words"].values()} <= {*untested}]
+    table = pd.DataFrame(
+        [
+            {"claim": f"**{row['id']}** {row['claim']}"}
+            | {p: NOT_TESTED if row["words"].get(p, ELSEWHERE) in untested else row["words"][p] + TURNS * row["turns"][p] for p in names}
+            for row in shown
+        ]
+    )
+    left = [row for row in rows if row not in shown]
+    waiting = sum(AWAITING in row["words"].values() for row in left)
+    more = f"{len(left)} further claims are in the ledger: {waiting} wait for a learner, sampler or task, {len(left) - waiting} cannot be tested here."
+    return f"{before}{BEGIN}\n{as_markdown(table)}\n\n{more}\n{END}{after}"
 
 
 # words ---------------------------------------------------------------------------------------------------------------
@@ -473,9 +503,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     together = commands.add_parser("combine", help="reports/*/claims/claims.json side by side, in reports/claims.*")
     together.add_argument("--reports", type=Path, default=Path("reports"))
     together.add_argument("--without", nargs="*", default=["smoke"], help="profiles that are no evidence")
+    summarise = commands.add_parser("readme", help="reports/claims.json as the summary in README.md")
+    summarise.add_argument("--reports", type=Path, default=Path("reports"))
+    summarise.add_argument("--file", type=Path, default=Path("README.md"))
     args = parser.parse_args(argv)
     try:
-        if args.command == "combine":
+        if args.command == "readme":
+            atomic_write(args.file, readme(args.file.read_text(encoding="utf-8"), args.reports / "claims.json"))
+            print(f"{args.file}: up to date")
+        elif args.command == "combine":
             found = {path.parent.parent.name: path for path in sorted(args.reports.glob("*/claims/claims.json"))}
             rows = combine({name: path for name, path in found.items() if name not in args.without}, args.reports)
             print(f"{args.reports / 'claims.md'}: {len(rows)} claims")

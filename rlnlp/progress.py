@@ -16,15 +16,15 @@ from rlnlp.runs import atomic_json
 SECONDS = {  # first guess, by profile and kind of stage; what was measured replaces it. `full` has the sizes of `mini`
     "mini": {
         "check": 4, "nb": 1, "data": 11, "models": 95, "variants": 50, "tune": 110, "runs": 100, "continued": 100,
-        "digests": 3, "report": 15, "claims": 15,
+        "digests": 3, "tidy": 3, "report": 15, "claims": 15,
     },
     "smoke": {
         "check": 4, "nb": 1, "data": 7, "models": 11, "variants": 8, "tune": 10, "runs": 10, "continued": 10,
-        "digests": 3, "report": 12, "claims": 12,
+        "digests": 3, "tidy": 3, "report": 12, "claims": 12,
     },
     "imdb": {
         "check": 4, "nb": 1, "data": 30, "models": 2200, "variants": 800, "tune": 340, "runs": 230, "continued": 230,
-        "digests": 3, "report": 20, "claims": 15,
+        "digests": 3, "tidy": 3, "report": 20, "claims": 15,
     },
 }  # fmt: skip
 SECONDS["full"] = SECONDS["mini"]

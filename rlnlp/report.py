@@ -2,7 +2,7 @@
 
     results = load(params)                  # the conditions that params.reports["kl"] names, never a glob
     text, facts = verdict(results)          # words and numbers, both computed
-    write(results, params.reports_folder / "kl")   # per_seed.csv, metrics.json, curves, samples.md, verdict.json, verdict.md
+    write(results, params.reports_folder / "kl")   # metrics.json, curves, samples.md, verdict.json, verdict.md
 
 The same tables give the same bytes. Published numbers are those of arXiv:2210.01241v2, Table 5 (mean of 5 seeds).
 """
@@ -338,13 +338,13 @@ def cautions(results: Results) -> list[str]:
 
 
 def verdict(results: Results) -> tuple[str, dict]:
-    """The verdict as Markdown (one paragraph, then what stands beside it) and as numbers; all of it computed."""
+    """The answer in two sentences and what stands beside it, as Markdown, and as numbers; all of it computed."""
     effects, dose, reached, compared = kl_effects(results), dose_response(results), targets(results), methods(results)
     pairs = method_pairs(results)
     overall = _overall(effects)
     smallest = stats.smallest_p(len(results.seeds), "greater")
     gaps = missing(results)
-    lines = [_paragraph(results, effects, overall, reached, compared, pairs)]
+    lines = [_answer(results, effects, overall), _paragraph(results, effects, overall, reached, compared, pairs)]
     lines += [_published_line(a) for a in results.params.reports["kl"].pairs]
     for pair in _headline(pairs, results)[1:]:
         note = f" ({pair['note']})" if pair["note"] else ""
@@ -412,7 +412,32 @@ def _overall(effects: pd.DataFrame) -> dict[str, dict[str, str]]:
     return found
 
 
+def _answer(results, effects, overall) -> str:
+    """Two sentences: what taking the penalty away does, and what becomes of the two claims about it."""
+    n, told = len(results.seeds), [a for a in results.params.reports["kl"].pairs if a in overall]
+    counted = f"{n} seed{'s' * (n > 1)}"
+    if not told:
+        return f"**Answer.** The runs that would answer it were not made in profile `{results.params.profile}` ({counted})."
+    rows = {a: effects[effects.algorithm == a].set_index("metric") for a in told}
+    parts = [
+        f"{name} went {join([f'from {r.second[metric]:.2f} to {r.first[metric]:.2f} ({NAME[a]})' for a, r in rows.items()])}"
+        for metric, name in (
+            ("score", "the score it is trained on"),
+            ("generation_log_perplexity", "the log-perplexity of what it writes"),
+            ("distinct_2", "the share of distinct word pairs"),
+            ("judge", "the opinion of a judge it never met"),
+        )
+        if all(metric in r.index for r in rows.values())
+    ]
+    return (
+        f"**Answer.** When the KL penalty is taken away from a model's training, {'; '.join(parts)} (means over {counted}). "
+        f"The claim that the model then games its reward, score up and fluency of its own text down (P01): {_words(overall, told, 'P01')}; "
+        f"the claim that its text becomes generic, diversity down (P03): {_words(overall, told, 'P03')}."
+    )
+
+
 def _paragraph(results, effects, overall, reached, compared, pairs) -> str:
+    """What was compared, and what stands beside the answer."""
     n, told = len(results.seeds), [a for a in results.params.reports["kl"].pairs if a in overall]
     bring = results.params.bring
     own, same = [], []
@@ -423,30 +448,14 @@ def _paragraph(results, effects, overall, reached, compared, pairs) -> str:
         f"Profile `{results.params.profile}`, {n} seed{'s' if n > 1 else ''},{f' each with its own {join(own)}' if own else ''}{shared}."
     ]
     if told:
-        rows = {a: effects[effects.algorithm == a].set_index("metric") for a in told}
-        parts = [
-            f"{name} went {join([f'from {r.second[metric]:.2f} to {r.first[metric]:.2f} ({NAME[a]})' for a, r in rows.items()])}"
-            for metric, name in (
-                ("score", "the score it is trained on"),
-                ("generation_log_perplexity", "the log-perplexity of what it writes"),
-                ("distinct_2", "the share of distinct word pairs"),
-                ("judge", "the opinion of a judge it never met"),
-            )
-            if all(metric in r.index for r in rows.values())
-        ]
-        said.append(f"When the KL penalty is taken away from a model's training, {'; '.join(parts)}.")
-        said.append(
-            f"The claim that the model then games its reward, score up and fluency down (P01): {_words(overall, told, 'P01')}. "
-            f"The claim that its text becomes generic, diversity down (P03): {_words(overall, told, 'P03')}."
-        )
-        said += _beside_zero_shot(results, rows)
+        said += _beside_zero_shot(results, {a: effects[effects.algorithm == a].set_index("metric") for a in told})
     if len(reached):
         said.append(
             f"An adaptive penalty reached its KL target in {(reached.state == 'reached').sum()} of {len(reached)} settings."
         )
     for pair in _headline(pairs, results)[:1]:
         said.append(_attribution(compared, pair))
-    return "**Verdict.** " + " ".join(said)
+    return "**Beside it.** " + " ".join(said)
 
 
 def _beside_zero_shot(results: Results, effects: dict[str, pd.DataFrame]) -> list[str]:
@@ -794,8 +803,6 @@ def write(results: Results, folder: str | Path) -> tuple[str, dict]:
     """Write every table and text of the report into `folder`; returns the verdict. Same results, same bytes."""
     folder = Path(folder)
     text, facts = verdict(results)
-    rows = results.per_seed.astype(object).where(results.per_seed.notna(), None).to_dict("records")
-    write_table(folder / "per_seed.csv", rows, list(results.per_seed.columns))
     for metric in ("objective/score", "objective/kl"):
         write_table(folder / f"curves_{metric.split('/')[1]}.csv", curve_table(results, metric))
     atomic_json(folder / "metrics.json", metrics_json(results))

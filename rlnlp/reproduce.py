@@ -3,7 +3,8 @@
     python -m rlnlp.reproduce mini --jobs 2
 
 DVC decides what has to run; this file only decides when: a stage starts as soon as all it needs is done, as its own
-`dvc repro -s` process. Stop it at any time; the same command continues where it stopped.
+`dvc repro -s` process; runs in the order in which params.yaml names them. Stop it at any time; the same command continues
+where it stopped. In between, `--reports` makes the reports and the ledger from the runs that are finished.
 
 A run that fails does not take the others with it: what only collects runs (digests, reports, ledger) is made from those
 that are there, and says which are missing. A failure of anything else stops all that needs it.
@@ -35,9 +36,10 @@ from rlnlp.runs import LockError, atomic_write, die_with_parent, writer_lock
 
 LIGHT = ("check", "nb", "code")  # shorter than the start of a process, and at the beginning: they share one
 RUNS = ("runs", "continued")  # each writes runs/<condition>
-COLLECT = ("digests", "report", "claims")  # they also serve when runs are missing, and say so
+COLLECT = ("digests", "tidy", "report", "claims")  # they also serve when runs are missing, and say so
 NO_EVIDENCE = ("smoke",)  # profiles whose numbers mean nothing: no column of reports/claims.*
-REPRO = ["dvc", "--wait-for-lock", "repro"]
+DVC = ["dvc", "--wait-for-lock"]  # without it, several at once on a slow machine give up after three seconds
+REPRO = [*DVC, "repro"]
 SKIPPED = "didn't change, skipping"
 
 
@@ -70,13 +72,15 @@ class Scheduler:
 
     def __init__(
         self, folder: Path, scratch: Path, needs: dict[str, set[str]], changed: set[str], jobs: int, every: float = 30,
-        variables: dict[str, str] | None = None,
+        variables: dict[str, str] | None = None, order: list[str] | None = None,
     ):  # fmt: skip
+        """order: the runs, first ones first; what is not in it goes before them, the longest first."""
         self.folder, self.logs, self.needs, self.jobs, self.every = folder, scratch / "logs", needs, jobs, every
         self.dirty, self.done, self.lost = set(changed), set(), set()  # lost: cannot start, as what they need failed
         self.failed: dict[str, str] = {}  # stage -> its last words and where to look
         self.waiting, self.running, self.variables = dict(needs), [], variables
         self.durations, self.began = Durations(scratch / "durations.json"), time.monotonic()
+        self.place = {stage: -i for i, stage in enumerate(order or [], 1)}
 
     def say(self, text: str) -> None:
         line = f"[{len(self.done):>{len(str(len(self.needs)))}}/{len(self.needs)}] {text}"
@@ -94,14 +98,14 @@ class Scheduler:
         return found
 
     def next_stage(self) -> str | None:
-        """The longest stage that can start now, None if there is none."""
+        """Of the stages that can start now the one to start, None if there is none."""
         ended = self.done | self.lost | self.failed.keys()
         while unchanged := [s for s, n in self.waiting.items() if n <= self.done and s not in self.dirty]:
             for stage in unchanged:  # neither it nor anything before it changed
                 self.done.add(stage)
                 del self.waiting[stage]
         ready = (s for s, n in self.waiting.items() if n <= (ended if kind(s) in COLLECT else self.done))
-        return max(ready, key=self.durations.guess, default=None)
+        return max(ready, key=lambda stage: (self.place.get(stage, 0), self.durations.guess(stage)), default=None)
 
     def run(self) -> bool:
         """Run everything that has to; whether all went well. Raises Stopped on a signal, after ending what runs."""
@@ -143,7 +147,6 @@ class Scheduler:
         self.durations.record(job.stage, seconds)
         self.say(f"{job.stage} done in {clock(seconds)}")
 
-
     def fail(self, job: Job, seconds: float) -> None:
         """Say what failed, and give up what needs it; after a run, all but what only collects."""
         tail, log, notebook = log_tail(job.log), os.path.relpath(job.log), executed_notebook(job.log)
@@ -154,14 +157,19 @@ class Scheduler:
         lost = self.waiting.keys() & self.affected({job.stage})
         if kind(job.stage) in RUNS:
             lost = {s for s in lost if kind(s) not in COLLECT}
-            for condition in (s.partition("@")[2] for s in {job.stage, *lost} if kind(s) in RUNS and "@" in s):
-                shutil.rmtree(self.folder / "runs" / condition, ignore_errors=True)  # of before: it is out of date
+            remove_runs(self.folder, {job.stage, *lost})
         self.lost |= lost
         self.waiting = {s: n for s, n in self.waiting.items() if s not in lost}
         self.say(f"{job.stage} FAILED after {clock(seconds)}: {where}; the end of the log:")
         print("".join(f"    {line}\n" for line in tail), end="", flush=True)
         if lost:
             print(f"    not started, as they need it: {', '.join(sorted(lost))}", flush=True)
+
+
+def remove_runs(folder: Path, stages: set[str]) -> None:
+    """Take results that are out of date away from where reports look for them; DVC's cache still has them."""
+    for condition in (s.partition("@")[2] for s in stages if kind(s) in RUNS and "@" in s):
+        shutil.rmtree(folder / "runs" / condition, ignore_errors=True)
 
 
 def last_words(tail: list[str]) -> str:
@@ -202,10 +210,13 @@ def changes(said: str) -> set[str]:
     return set(json.loads(said[said.index("{") :]))
 
 
-def reproduce(folder: Path, scratch: Path, jobs: int = 2, every: float = 30, ours: bool = True) -> bool:
+def reproduce(
+    folder: Path, scratch: Path, jobs: int = 2, every: float = 30, ours: bool = True, reports_only: bool = False
+) -> bool:
     """Bring the pipeline of a folder up to date; whether all went well. Raises LockError, Stopped, SystemExit.
 
     ours: the folder is a profile of this package: it has a params file to check, and notebooks to start kernels for.
+    reports_only: start no run; make the reports and the ledger from the runs that are finished and up to date.
     """
     logs, began = scratch / "logs", time.monotonic()
     with contextlib.ExitStack() as held:
@@ -214,8 +225,8 @@ def reproduce(folder: Path, scratch: Path, jobs: int = 2, every: float = 30, our
         seen = scratch / "brought.json"
         checked = {"config": ["rlnlp.config", "check", "params.yaml", str(scratch / "checked.txt"), str(seen)]} if ours else {}
         status, dag = (
-            {"status": ["dvc", "-q", "status", "--json", "dvc.yaml"]},
-            {"dag": ["dvc", "dag", "--dot", "dvc.yaml"]},
+            {"status": [*DVC, "-q", "status", "--json", "dvc.yaml"]},
+            {"dag": [*DVC, "dag", "--dot", "dvc.yaml"]},
         )
         said = ask({**checked, **status, **dag}, folder, logs)
         values = YAML(typ="safe", pure=True).load(folder / "params.yaml") if ours else None
@@ -238,14 +249,21 @@ def reproduce(folder: Path, scratch: Path, jobs: int = 2, every: float = 30, our
             )
             tell_pages(folder, values, set())
             return True
-        scheduler = Scheduler(folder, scratch, needs, changed, jobs, every, variables)
+        order = [f"{kind}@{name}" for kind in RUNS for name in (values or {}).get(kind) or {}]
+        scheduler = Scheduler(folder, scratch, needs, changed, jobs, every, variables, order)
+        if reports_only:
+            unfinished = {s for s in scheduler.affected() if kind(s) in RUNS}
+            print(f"{len(unfinished)} runs are not finished or out of date, and will be missing: {', '.join(sorted(unfinished))}")
+            remove_runs(folder, unfinished)
+            needs = {s: {n for n in before if kind(n) in COLLECT} for s, before in needs.items() if kind(s) in COLLECT}
+            scheduler = Scheduler(folder, scratch, needs, set(needs), jobs, every, variables)
         todo = scheduler.affected()
         print(f"{len(todo)} of {len(needs)} stages to look at, {jobs} side by side; logs in {os.path.relpath(logs)}")
         left = scheduler.durations.left({s: n for s, n in needs.items() if s in todo}, {}, jobs)
         workers = f"{jobs} worker{'s' * (jobs > 1)}"
         print(f"plan: {plan(todo, values) or 'small things'}; {in_words(left)} on {workers}", flush=True)
         good = scheduler.run()
-        if good and changes(ask(status, folder, logs)["status"]):  # DVC has the last word
+        if good and not reports_only and changes(ask(status, folder, logs)["status"]):  # DVC has the last word
             ask({"all": [*REPRO, "dvc.yaml"]}, folder, logs)
         old = scheduler.failed.keys() | scheduler.lost
         if ours and "claims" in scheduler.done and (why := side_by_side(folder, values)):
@@ -304,6 +322,7 @@ def main(argv: list[str] | None = None) -> int:
         "profile", nargs="?", default="mini", help="mini (top level) or the name of a folder in profiles/"
     )
     parser.add_argument("--jobs", type=int, default=2, help="stages side by side, one thread each")
+    parser.add_argument("--reports", action="store_true", help="start no run; reports and ledger from those that are finished")
     parser.add_argument("--root", type=Path, default=Path("."), help="folder of the repository")
     parser.add_argument("--tied", action="store_true", help="end when the process that started this one ends (make)")
     args = parser.parse_args(argv)
@@ -322,7 +341,7 @@ def main(argv: list[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stopping)
     try:
-        good = reproduce(folder, root / ".scratch" / args.profile, max(1, args.jobs))
+        good = reproduce(folder, root / ".scratch" / args.profile, max(1, args.jobs), reports_only=args.reports)
     except Stopped as stopped:
         print("\nstopped; the same command continues from the last checkpoints", file=sys.stderr)
         return 128 + int(stopped.args[0])

@@ -900,6 +900,31 @@ def test_profiles_stand_side_by_side_and_another_rule_is_named(rows, tmp_path):
         assert list(csv.DictReader(file))[-1]["full"] == ""
 
 
+def test_a_readme_shows_what_was_put_to_a_test_and_counts_the_rest(rows, tmp_path, capsys):
+    claims.write(rows, tmp_path / "mini" / "claims")
+    claims.write(rows[:-1], tmp_path / "full" / "claims")
+    claims.main(["combine", "--reports", str(tmp_path)])
+    file = tmp_path / "README.md"
+    file.write_text(f"before\n{claims.BEGIN}\nold\n{claims.END}\nafter\n")
+    assert claims.main(["readme", "--reports", str(tmp_path), "--file", str(file)]) == 0
+    text = file.read_text()
+    assert text.startswith(f"before\n{claims.BEGIN}\n| claim") and text.endswith(f"{claims.END}\nafter\n") and "old" not in text
+    tested = [row["id"] for row in rows if row["word"] not in (AWAITING, ELSEWHERE)]
+    assert re.findall(r"^\| \*\*(\w+)\*\*", text, re.MULTILINE) == tested
+    assert re.search(rf"^\| \*\*{rows[-1]['id']}\*\*.*\| {claims.NOT_TESTED}\s*\| fails here\s*\|$", text, re.MULTILINE)
+    assert f"{len(rows) - len(tested)} further claims" in text
+    claims.main(["readme", "--reports", str(tmp_path), "--file", str(file)])
+    assert file.read_text() == text, "twice is as good as once"
+    file.write_text("no marks")
+    assert claims.main(["readme", "--reports", str(tmp_path), "--file", str(file)]) == 1
+    assert "expected the lines" in capsys.readouterr().err
+
+
+def test_this_repositorys_readme_shows_the_ledger_as_it_is():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert claims.readme(text, ROOT / "reports/claims.json") == text, "type: python -m rlnlp.claims readme"
+
+
 def test_nothing_to_combine_is_an_error(tmp_path, capsys):
     assert claims.main(["combine", "--reports", str(tmp_path)]) == 1
     assert "no ledger to combine" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -215,6 +216,14 @@ def test_planted_effect_holds(results):
     assert score["p_t_holm"] >= score["p_t"]
 
 
+def test_the_answer_is_two_sentences(results, tmp_path):
+    first = report.verdict(results)[0].split("\n\n")[0]
+    assert first.startswith("**Answer.** When the KL penalty is taken away") and len(re.findall(r"\.(?= |$)", first.partition("** ")[2])) == 2
+    assert "(P01): **holds here** (PPO and NLPO)" in first and "(P03): **holds here** (PPO and NLPO)" in first
+    alone = report.verdict(report.load(make(tmp_path, ("ppo_kl_default",))))[0]
+    assert alone.startswith("**Answer.** The runs that would answer it were not made in profile `")
+
+
 def test_planted_null_is_inconclusive(tmp_path):
     table = effects(tmp_path, effect=0.0)
     assert set(table.verdict) <= {stats.INCONCLUSIVE}
@@ -388,7 +397,6 @@ def test_same_results_same_bytes(results, tmp_path):
         "curves_kl.csv",
         "curves_score.csv",
         "metrics.json",
-        "per_seed.csv",
         "samples.md",
         "verdict.json",
         "verdict.md",
@@ -399,15 +407,6 @@ def test_same_results_same_bytes(results, tmp_path):
     assert all(isinstance(v, (int, float)) for v in flat.values())
     mean = np.mean(results.values("ppo_kl_0", "score"))
     assert flat["ppo_kl_0.score.mean"] == pytest.approx(mean, rel=1e-5)
-
-
-def test_per_seed_table_reads_back(results, tmp_path):
-    from rlnlp.runs import read_table
-
-    report.write(results, tmp_path)
-    rows = read_table(tmp_path / "per_seed.csv")
-    assert len(rows) == len(RUNS) * 5 * 2 * 3
-    assert rows[0]["score"] == results.per_seed.score.iloc[0]  # exactly
 
 
 def test_samples_show_twenty_each_and_short_prompts(results):

@@ -240,6 +240,32 @@ def test_a_failure_of_what_all_runs_need_makes_no_reports_of_old_runs(grid, capf
     assert "FAILED: models." in capfd.readouterr().out
 
 
+def test_runs_start_in_the_order_of_the_settings_and_after_all_else(tmp_path):
+    needs = {name: set() for name in ("runs@short", "runs@long", "data@1", "continued@x")}
+    scheduler = Scheduler(tmp_path, tmp_path, needs, set(needs), 1, order=["runs@short", "runs@long", "continued@x"])
+    scheduler.durations.known = {"runs@long": 100.0, "data@1": 1.0}
+    started = []
+    while stage := scheduler.next_stage():
+        started.append(stage)
+        del scheduler.waiting[stage]
+    assert started == ["data@1", "runs@short", "runs@long", "continued@x"]
+
+
+def test_reports_are_made_between_two_sittings_from_what_is_finished(grid, capfd):
+    folder, again = grid
+    again(b=9)  # b and d are not there
+    capfd.readouterr()
+    (folder / "params.yaml").write_text(settings(a=7, b=9))  # and what there is of a is out of date
+    (folder / "ran").write_text("")
+    assert not reproduce(folder, folder / ".scratch", ours=False, reports_only=True)
+    said = capfd.readouterr().out
+    assert "3 runs are not finished or out of date, and will be missing: continued@d, runs@a, runs@b" in said
+    assert set((folder / "ran").read_text().split()) == {"report@gamma", "claims@claims"}, "no run, and no report that is up to date"
+    assert page(folder, "gamma") == "missing: ['a', 'b']" and page(folder, "mask") == "missing: ['d']"
+    good, ran = again(a=1, b=2)
+    assert good and ran == {"runs@b", "continued@d", "report@gamma", "report@mask", "claims@claims"}, "a came back from DVC's cache"
+
+
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
 def test_ending_it_ends_what_it_started(toy, sign):
     (toy / "params.yaml").write_text(values(1, 2, seconds=60))
@@ -250,7 +276,7 @@ def test_ending_it_ends_what_it_started(toy, sign):
     )
     code = (
         "import rlnlp.reproduce as r, pathlib; r.real = r.reproduce;"
-        "r.reproduce = lambda folder, scratch, jobs: r.real(folder, scratch, jobs, ours=False); r.main(['mini'])"
+        "r.reproduce = lambda folder, scratch, jobs, **_: r.real(folder, scratch, jobs, ours=False); r.main(['mini'])"
     )
     outer = subprocess.Popen(
         [sys.executable, "-c", code, "rlnlp.reproduce"], cwd=toy, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
