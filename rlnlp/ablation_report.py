@@ -16,6 +16,7 @@ import pandas as pd
 from rlnlp import claims, tables
 from rlnlp import results as run_results
 from rlnlp.ablations import (
+    IMITATION,
     OF_TRAINING,
     QUALITY,
     budget_lines,
@@ -158,7 +159,7 @@ def broken(results: Results) -> str:
 
 
 def metrics_json(results: Results, name: str) -> dict[str, float]:
-    """Flat numbers for `dvc metrics show`: <condition>.<metric>.mean|low|high, plain decoding, and seeds."""
+    """Flat numbers for metrics.json: <condition>.<metric>.mean|low|high, plain decoding, and seeds."""
     flat: dict[str, float] = {"seeds": len(results.seeds), "runs_missing": len(results.missing)}
     tidy = summary(results, name)
     for row in tidy[tidy.decoding == "plain"].itertuples():
@@ -182,7 +183,8 @@ def extremes(results: Results, name: str) -> list[tuple[str, str]]:
     elif name == "budget":
         swept = [s for s in budget_lines(results) if s.joined]
         ends = [c for s in swept[:1] for c in (s.conditions[0], s.conditions[-1])]
-        ends += [s.conditions[-1] for s in swept[1:] if s.label.startswith("supervised on the positive")]
+        imitated = {x: c for s in budget_lines(results) if s.label == IMITATION for x, c in zip(s.x, s.conditions)}
+        ends += [imitated[max(imitated)]] if imitated else []
     elif name == "warm_start":
         ends = ["supervised", "ppo_kl_default", "sup_ppo"]
     elif name == "sampling":

@@ -55,6 +55,7 @@ PARTS = (  # what separates the mask in training from the mask in decoding and f
     ("truncated sampling in PPO's training", "ppo_top_p", "ppo_kl_default", "plain", "plain"),
     ("scoring what is not sampled (mismatch)", "mismatch_top_p", "ppo_top_p", "plain", "plain"),
 )
+IMITATION = "supervised on the positive ones"  # a line of the data budget
 OF_TRAINING = ("first_ratio_error", "clip_fraction", "approx_kl", "gradient_norm", "wobble", "drop")
 RATIO_LIMIT = 1e-3  # the invariant: how far the first minibatch's ratio may be from 1
 NOT_DESIGN = {"decodings", "breaks", "learning_rate"}  # how it is measured, what follows from it, what the search chose
@@ -405,7 +406,7 @@ def budget_lines(results: Results) -> list[Series]:
     """Each method along the share of the labelled reviews it uses."""
     said = {
         "ppo": "PPO, reward learnt from them", "nlpo": "NLPO, reward learnt from them",
-        "supervised": "supervised on the positive ones",
+        "supervised": IMITATION,
         "filtered": "supervised on what the reward accepts", "best_of_n": "best of n by the reward",
     }  # fmt: skip
     at = {"kl_coef": usual(results, "kl_coef"), "kl_target": 0.0}

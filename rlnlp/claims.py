@@ -366,7 +366,7 @@ def readme(text: str, combined: str | Path) -> str:
     )
     left = [row for row in rows if row not in shown]
     waiting = sum(AWAITING in row["words"].values() for row in left)
-    more = f"{len(left)} further claims are in the ledger: {waiting} wait for a learner, sampler or task, {len(left) - waiting} cannot be tested here."
+    more = f"{len(left)} further claims are in the ledger: {waiting} wait for a learner, sampler or task, {len(left) - waiting} are not tested by these profiles, and it says what they need."
     return f"{before}{BEGIN}\n{as_markdown(table)}\n\n{more}\n{END}{after}"
 
 

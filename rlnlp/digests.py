@@ -50,6 +50,18 @@ def shown(values: Mapping[str, Any], compared: Mapping[str, tuple[str, Iterable[
     return {**found, LEDGER: [c for c in runs if c in judged[LEDGER]]}
 
 
+def lists(values: Mapping[str, Any], folder: Path) -> dict[str, list[str]]:
+    """`shown` for the params.yaml in `folder`."""
+    compared: dict[str, tuple[str, Iterable[str]]] = {}
+    if values.get("claims"):
+        from rlnlp import entries  # brings scipy
+
+        names = {**values["runs"], **(values.get("continued") or {})}
+        known = entries.load(folder / values["root"] / "claims.yaml", also=names)
+        compared = {name: (claim.report, entries.conditions_of(claim)) for name, claim in known.items()}
+    return shown(values, compared)
+
+
 def write(lists: dict[str, Iterable[str]], runs: Path, out: Path) -> None:
     """One file per report in `out`; files of reports that are no more are removed."""
     for name, conditions in lists.items():
@@ -66,14 +78,7 @@ def main(argv: list[str]) -> int:
         return 2
     path, out = Path(argv[0]), Path(argv[1])
     values = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
-    compared: dict[str, tuple[str, Iterable[str]]] = {}
-    if values.get("claims"):
-        from rlnlp import entries  # brings scipy
-
-        names = {**values["runs"], **(values.get("continued") or {})}
-        known = entries.load(path.parent / values["root"] / "claims.yaml", also=names)
-        compared = {name: (claim.report, entries.conditions_of(claim)) for name, claim in known.items()}
-    write(shown(values, compared), path.parent / "runs", out)
+    write(lists(values, path.parent), path.parent / "runs", out)
     return 0
 
 

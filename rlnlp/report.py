@@ -675,7 +675,7 @@ def methods_table(results: Results) -> pd.DataFrame:
 
 
 def metrics_json(results: Results) -> dict[str, float]:
-    """Flat numbers for `dvc metrics show`: <condition>.<metric>.mean|low|high, effect_of_no_kl.<algorithm>.<metric>.*.
+    """Flat numbers for metrics.json: <condition>.<metric>.mean|low|high, effect_of_no_kl.<algorithm>.<metric>.*.
 
     low, high: 95 % t interval; <condition>.score.iqm*: interquartile mean and its BCa bootstrap interval.
     """

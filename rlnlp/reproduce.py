@@ -22,6 +22,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from typing import Any
 import yaml
 from ruamel.yaml import YAML
 
-from rlnlp import forkserver
+from rlnlp import digests, forkserver
 from rlnlp.processes import ask, start, stop
 from rlnlp.progress import Durations, clock, counted, executed_notebook, in_words, kind, log_tail, plan, progress_of
 from rlnlp.runs import LockError, atomic_write, die_with_parent, writer_lock
@@ -172,6 +173,38 @@ def remove_runs(folder: Path, stages: set[str]) -> None:
         shutil.rmtree(folder / "runs" / condition, ignore_errors=True)
 
 
+def order(values: Mapping[str, Any]) -> list[str]:
+    """The stages of the runs in the order in which params.yaml names them."""
+    return [f"{section}@{name}" for section in RUNS for name in values.get(section) or {}]
+
+
+def collecting(
+    folder: Path, needs: dict[str, set[str]], affected: set[str], values: Mapping[str, Any] | None
+) -> dict[str, set[str]] | None:
+    """The stages, with what they need, that make reports of the runs that are there; None, with the reason printed, if
+    there are none, or if what all runs were made from is out of date. Runs that are out of date are taken away.
+
+    affected: stages that have to run. The ledger is among them only if every run of its claims is there: a claim without
+    its runs is an error.
+    """
+    before = sorted(s for s in affected if kind(s) not in (*RUNS, *COLLECT))
+    unfinished = {s for s in affected if kind(s) in RUNS}
+    finished = {s for s in needs if kind(s) in RUNS} - unfinished
+    if before or not finished:
+        why = f"{', '.join(before)} has to run first" if before else "no run is finished yet"
+        print(f"no reports made: {why}. Type make reproduce", flush=True)
+        return None
+    stages = {s for s in needs if kind(s) in COLLECT}
+    names = {s.partition("@")[2] for s in unfinished}
+    if values is not None and names & {*digests.lists(values, folder)[digests.LEDGER]}:
+        stages.discard("claims")
+        print("the ledger is left as it is: runs of its claims are missing")
+    if unfinished:
+        print(f"missing, as not finished or out of date: {', '.join(sorted(unfinished))}", flush=True)
+    remove_runs(folder, unfinished)
+    return {s: needs[s] & stages for s in stages}
+
+
 def last_words(tail: list[str]) -> str:
     """The line of a log's end that says most: the one before what DVC adds."""
     own = [line.strip() for line in tail if not line.startswith(("ERROR: ", "Running stage", ">"))]
@@ -249,13 +282,10 @@ def reproduce(
             )
             tell_pages(folder, values, set())
             return True
-        order = [f"{kind}@{name}" for kind in RUNS for name in (values or {}).get(kind) or {}]
-        scheduler = Scheduler(folder, scratch, needs, changed, jobs, every, variables, order)
+        scheduler = Scheduler(folder, scratch, needs, changed, jobs, every, variables, order(values or {}))
         if reports_only:
-            unfinished = {s for s in scheduler.affected() if kind(s) in RUNS}
-            print(f"{len(unfinished)} runs are not finished or out of date, and will be missing: {', '.join(sorted(unfinished))}")
-            remove_runs(folder, unfinished)
-            needs = {s: {n for n in before if kind(n) in COLLECT} for s, before in needs.items() if kind(s) in COLLECT}
+            if (needs := collecting(folder, needs, scheduler.affected(), values)) is None:
+                return False
             scheduler = Scheduler(folder, scratch, needs, set(needs), jobs, every, variables)
         todo = scheduler.affected()
         print(f"{len(todo)} of {len(needs)} stages to look at, {jobs} side by side; logs in {os.path.relpath(logs)}")

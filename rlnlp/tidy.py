@@ -8,6 +8,7 @@ metric was not measured. metrics.json: condition -> metric -> mean over seeds on
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -29,16 +30,20 @@ def collect(folders: Iterable[Path]) -> list[dict[str, Any]]:
 
 
 def means(rows: Iterable[dict[str, Any]]) -> dict[str, dict[str, float]]:
-    """condition -> metric -> mean over seeds, six digits; left out where a seed has no number."""
+    """condition -> metric -> mean over seeds, six digits; left out where a seed has no number, or none that is finite."""
     found: dict[str, dict[str, list]] = {}
     for row in rows:
         if (row["split"], row["decoding"]) == ("test", "plain"):
             for name in COMPARED:
                 found.setdefault(row["condition"], {}).setdefault(name, []).append(row.get(name))
     return {
-        condition: {name: float(f"{sum(v) / len(v):.6g}") for name, v in values.items() if None not in v}
+        condition: {name: float(f"{sum(v) / len(v):.6g}") for name, v in values.items() if all(map(_is_number, v))}
         for condition, values in found.items()
     }
+
+
+def _is_number(value: Any) -> bool:
+    return value is not None and math.isfinite(value)
 
 
 def main(argv: list[str]) -> int:

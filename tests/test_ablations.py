@@ -420,6 +420,12 @@ def test_samples_are_unselected_short_and_side_by_side(every, name):
     assert page.count("<tr>") == 4 and page.count('scope="col"') == len(titles) + 1
 
 
+@pytest.mark.parametrize("profile", ["mini", "full"])
+def test_the_budgets_samples_are_the_ends_of_the_reward_and_the_most_imitated(tmp_path, profile):
+    shown = dict(ablation_report.extremes(ablations.load(rlnlp.config.load(make(tmp_path, profile)), "budget"), "budget"))
+    assert list(shown.values())[1:] == ["labels_0", "ppo_kl_default", "supervised"]
+
+
 def test_text_in_samples_cannot_become_markup(every):
     line = {
         "seed": 1,

@@ -18,9 +18,11 @@ from rlnlp import claims
 from rlnlp.progress import WORDS, Durations, clock, executed_notebook, in_words, log_tail, plan, progress_of
 from rlnlp.reproduce import (
     Scheduler,
+    collecting,
     keep_lock,
     last_words,
     mend_lock,
+    order,
     read_graph,
     reproduce,
     side_by_side,
@@ -257,13 +259,43 @@ def test_reports_are_made_between_two_sittings_from_what_is_finished(grid, capfd
     capfd.readouterr()
     (folder / "params.yaml").write_text(settings(a=7, b=9))  # and what there is of a is out of date
     (folder / "ran").write_text("")
-    assert not reproduce(folder, folder / ".scratch", ours=False, reports_only=True)
+    assert not reproduce(folder, folder / ".scratch", ours=False, reports_only=True)  # the toy has no claims.yaml: it tries
     said = capfd.readouterr().out
-    assert "3 runs are not finished or out of date, and will be missing: continued@d, runs@a, runs@b" in said
+    assert "missing, as not finished or out of date: continued@d, runs@a, runs@b" in said
     assert set((folder / "ran").read_text().split()) == {"report@gamma", "claims@claims"}, "no run, and no report that is up to date"
     assert page(folder, "gamma") == "missing: ['a', 'b']" and page(folder, "mask") == "missing: ['d']"
     good, ran = again(a=1, b=2)
     assert good and ran == {"runs@b", "continued@d", "report@gamma", "report@mask", "claims@claims"}, "a came back from DVC's cache"
+
+
+NEEDS = {
+    "models": set(), "runs@a": {"models"}, "runs@b": {"models"}, "digests": {"runs@a", "runs@b"}, "report@x": {"digests"},
+    "claims": {"digests"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("affected, said", [
+    ({"models", "runs@a", "runs@b", "digests"}, "no reports made: models has to run first"),
+    ({"runs@a", "runs@b", "digests"}, "no reports made: no run is finished yet"),
+])  # fmt: skip
+def test_reports_are_not_made_of_nothing_and_nothing_is_taken_away(tmp_path, affected, said, capsys):
+    (tmp_path / "runs/a").mkdir(parents=True)
+    assert collecting(tmp_path, NEEDS, affected, None) is None
+    assert said in capsys.readouterr().out and (tmp_path / "runs/a").is_dir()
+
+
+@pytest.mark.parametrize("compared, ledger", [("a", True), ("b", False)])
+def test_the_ledger_is_made_only_with_every_run_of_its_claims(tmp_path, monkeypatch, compared, ledger, capsys):
+    (tmp_path / "runs/b").mkdir(parents=True)
+    monkeypatch.setattr("rlnlp.digests.lists", lambda values, root: {"claims": [compared]})
+    found = collecting(tmp_path, NEEDS, {"runs@b", "digests", "report@x", "claims"}, {"root": "."})
+    assert found == {"digests": set(), "report@x": {"digests"}, **({"claims": {"digests"}} if ledger else {})}
+    assert ("the ledger is left as it is" in capsys.readouterr().out) != ledger and not (tmp_path / "runs/b").exists()
+
+
+def test_the_order_of_the_runs_is_that_of_the_settings():
+    assert order({"runs": {"b": {}, "a": {}}, "continued": {"c": {}}}) == ["runs@b", "runs@a", "continued@c"]
+    assert order({"runs": {"b": {}}, "continued": None}) == ["runs@b"] and order({}) == []
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])

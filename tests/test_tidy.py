@@ -1,6 +1,7 @@
 """One table of all runs: nothing lost, nothing invented, the same columns everywhere."""
 
 import json
+import math
 
 import pytest
 
@@ -16,7 +17,7 @@ def profile(tmp_path):
     folder = tmp_path / "profiles" / "x"
     rows = [{**RUN, "seed": s, "split": split, "score": v} for s, split, v in ((1, "test", 0.5), (2, "test", 0.25), (1, "half", 0.0))]
     write_table(folder / "runs/a/per_seed.csv", [*rows, {**RUN, "decoding": "top_p", "score": 0.9}])
-    write_table(folder / "runs/d/per_seed.csv", [{**RUN, "condition": "d", "score": None, "judge": 1 / 3}])
+    write_table(folder / "runs/d/per_seed.csv", [{**RUN, "condition": "d", "score": None, "judge": 1 / 3, "kl_deployed": math.inf}])
     write_table(folder / "runs/gone/per_seed.csv", [{**RUN, "condition": "gone"}])
     (folder / "params.yaml").write_text("root: ../..\nprofile: x\nruns: {a: {}, failed: {}}\ncontinued: {d: {}}\n")
     return folder
