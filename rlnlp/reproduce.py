@@ -35,7 +35,7 @@ from rlnlp.processes import ask, start, stop
 from rlnlp.progress import Durations, clock, counted, executed_notebook, in_words, kind, log_tail, plan, progress_of
 from rlnlp.runs import LockError, atomic_write, die_with_parent, writer_lock
 
-LIGHT = ("check", "nb", "code")  # shorter than the start of a process, and at the beginning: they share one
+LIGHT = ("check", "nb", "code", "settings")  # shorter than the start of a process, and at the beginning: they share one
 RUNS = ("runs", "continued")  # each writes runs/<condition>
 COLLECT = ("digests", "tidy", "report", "claims")  # they also serve when runs are missing, and say so
 NO_EVIDENCE = ("smoke",)  # profiles whose numbers mean nothing: no column of reports/claims.*

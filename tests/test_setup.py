@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from rlnlp import closure, config
+from rlnlp import closure, config, sections
 
 ROOT = Path(__file__).resolve().parent.parent
 PROFILES = [ROOT, *sorted(p.parent for p in ROOT.glob("profiles/*/params.yaml"))]
@@ -185,6 +185,8 @@ def test_a_stage_depends_on_its_notebook_and_on_the_package_files_it_uses(name):
     file = "report_${key}" if notebook == "report" else notebook
     assert f"build/{file}.ipynb" in stage["deps"] and f"build/code/{notebook}.json" in stage["deps"]
     assert not [d for d in stage["deps"] if d.startswith("${root}/rlnlp/")]
+    settings = "tune_${item}" if notebook == "tune" else notebook
+    assert f"build/settings/{settings}.json" in stage["deps"] and settings.replace("${item}", "nlpo") in sections.READ
     assert f"{file.replace('${key}', 'gamma')}" in NOTEBOOKS
     assert closure.closures(ROOT)[notebook]
 
@@ -214,8 +216,9 @@ def test_every_profile_runs_this_pipeline_and_has_what_it_tracks(folder):
     if folder != ROOT:
         assert os.readlink(folder / "dvc.yaml") == "../../dvc.yaml"
         assert values["root"] == "../.." and values["profile"] == folder.name
-    for stage, spec in PIPELINE.items():
-        for name in body(spec).get("params", []):
+    tracked = {stage: body(spec).get("params", []) for stage, spec in PIPELINE.items()} | sections.READ
+    for stage, names in tracked.items():
+        for name in names:
             if not isinstance(name, str) or "${" in name:
                 continue
             place = values
