@@ -30,7 +30,7 @@ VARIABLE = "RLNLP_FORKSERVER"  # the socket's path
 PATIENCE_S = 120  # how long a client waits for the imports
 # not pandas, nor what imports it: it looks for a notebook when it is imported, and shows wide tables accordingly
 LIBRARIES = (
-    "ipykernel.kernelapp", "ipykernel.ipkernel", "IPython.core.completer", "matplotlib.pyplot", "scipy.stats", "torch",
+    "ipykernel.kernelapp", "ipykernel.ipkernel", "IPython.core.completer", "matplotlib.pyplot", "pydantic", "scipy.stats", "torch",
     "transformers.models.gpt2.modeling_gpt2", "transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto",
 )  # fmt: skip
 

@@ -228,8 +228,10 @@ def run(source: str, target: str, given: dict[str, str], html: str = "") -> int:
         return 1
     import logging
 
-    # nbformat brings jsonschema, which would import this grammar of web addresses (3 s) if it could; no notebook needs it
+    # nbformat brings jsonschema, which would import this grammar of web addresses (3 s) if it could, and papermill looks for
+    # Hadoop's files; no notebook needs either
     sys.modules.setdefault("rfc3987_syntax", None)
+    sys.modules.setdefault("pyarrow", None)
     import nbformat
     import papermill
     from papermill.exceptions import PapermillExecutionError
