@@ -431,8 +431,8 @@ def _answer(results, effects, overall) -> str:
     ]
     return (
         f"**Answer.** When the KL penalty is taken away from a model's training, {'; '.join(parts)} (means over {counted}). "
-        f"The claim that the model then games its reward, score up and fluency of its own text down (P01): {_words(overall, told, 'P01')}; "
-        f"the claim that its text becomes generic, diversity down (P03): {_words(overall, told, 'P03')}."
+        f"That it then games its reward, score up and fluency of its own text down: {_words(overall, told, 'P01')}; that its text becomes "
+        f"less diverse: {_words(overall, told, 'P03')} (by this report's tests; the paper's claims ask for other measures too and are judged below)."
     )
 
 

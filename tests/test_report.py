@@ -219,7 +219,7 @@ def test_planted_effect_holds(results):
 def test_the_answer_is_two_sentences(results, tmp_path):
     first = report.verdict(results)[0].split("\n\n")[0]
     assert first.startswith("**Answer.** When the KL penalty is taken away") and len(re.findall(r"\.(?= |$)", first.partition("** ")[2])) == 2
-    assert "(P01): **holds here** (PPO and NLPO)" in first and "(P03): **holds here** (PPO and NLPO)" in first
+    assert "down: **holds here** (PPO and NLPO); that its text becomes less diverse: **holds here** (PPO and NLPO)" in first
     alone = report.verdict(report.load(make(tmp_path, ("ppo_kl_default",))))[0]
     assert alone.startswith("**Answer.** The runs that would answer it were not made in profile `")
 
