@@ -12,7 +12,7 @@ ifeq ($(filter $(PROFILE),$(PROFILES)),)
 $(error PROFILE=$(PROFILE): expected one of $(PROFILES))
 endif
 
-.PHONY: help env reproduce reports plan test lab bench clean
+.PHONY: help env reproduce reports pipelines plan test lab bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -71,6 +71,10 @@ lab: env
 
 bench: env
 	@exec .venv/bin/python -m bench.run $(ARGS)
+
+# After a change of dvc.yaml: DVC reads the pipelines of earlier commits too, where it follows no link.
+pipelines:
+	@for folder in profiles/*/; do cp dvc.yaml $$folder; done
 
 # Only what git ignores, only below the named folders: nothing tracked, nothing of another profile, no cache.
 clean:

@@ -335,10 +335,10 @@ def test_every_kind_of_run_works_and_says_what_it_is(world):
     params = config.load(world / "params.yaml")
     experiment.run_condition(params, "supervised", world / "runs" / "supervised")
     rows = {}
-    for condition in ("bandit", "dropout_update_010", "mismatch_top_p", "labels_10", "filtered_10", "best_of_n_10", "vocabulary_50"):
+    for condition in ("bandit", "dropout_update_010", "mismatch_top_p", "filtered_10", "best_of_n_10", "vocabulary_50"):
         rows[condition] = runs.read_table(run(world, condition) / "per_seed.csv")
         assert {"test", "half"} == {r["split"] for r in rows[condition]}, condition
-    assert rows["labels_10"][0]["training_score"] != rows["labels_10"][0]["score"]
+    assert rows["filtered_10"][0]["training_score"] != rows["filtered_10"][0]["score"]
     assert rows["dropout_update_010"][0]["first_ratio_error"] > 1e-3 > rows["bandit"][0]["first_ratio_error"]
     own = next(r for r in rows["best_of_n_10"] if r["decoding"] == "own")
     assert own["training_score"] > rows["best_of_n_10"][0]["training_score"] and "best_of=" in own["decoding_record"]

@@ -214,7 +214,7 @@ def test_only_what_a_notebook_uses_changes_its_file(tmp_path):
 def test_every_profile_runs_this_pipeline_and_has_what_it_tracks(folder):
     values = read(folder / "params.yaml")
     if folder != ROOT:
-        assert os.readlink(folder / "dvc.yaml") == "../../dvc.yaml"
+        assert (folder / "dvc.yaml").read_bytes() == (ROOT / "dvc.yaml").read_bytes(), "type: make pipelines"
         assert values["root"] == "../.." and values["profile"] == folder.name
     tracked = {stage: body(spec).get("params", []) for stage, spec in PIPELINE.items()} | sections.READ
     for stage, names in tracked.items():
