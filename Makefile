@@ -17,7 +17,7 @@ endif
 
 help:
 	@echo 'make reproduce [PROFILE=$(PROFILE)] [JOBS=$(JOBS)]   from text to the report; run again, it does only what changed'
-	@echo '     PROFILE  smoke   three to four minutes, every stage, numbers mean nothing'
+	@echo '     PROFILE  smoke   about three minutes, every stage, numbers mean nothing'
 	@echo '              mini    about an hour on two cores, generated reviews (the default)'
 	@echo '              full    every value of every ablation, hours on two cores'
 	@echo '              imdb    hours on two cores, real film reviews'
