@@ -234,12 +234,16 @@ def run(source: str, target: str, given: dict[str, str], html: str = "") -> int:
     sys.modules.setdefault("pyarrow", None)
     import nbformat
     import papermill
+    from nbclient.output_widget import OutputWidget
     from papermill.exceptions import PapermillExecutionError
     from traitlets.config import Config
 
     from rlnlp.runs import atomic_write
 
     logging.getLogger("papermill").setLevel(logging.WARNING)
+    # An Output widget's stand-in sends what it holds back to the kernel. Sent while the cell's reply arrives, that message
+    # swallows the reply's wake-up and the run waits for ever (jupyter/nbclient issue 312); no notebook reads that state.
+    OutputWidget.sync_state = lambda self: None
     Path(target).parent.mkdir(parents=True, exist_ok=True)
     sockets = tempfile.TemporaryDirectory(prefix="nb-", ignore_cleanup_errors=True)  # of this run alone
     config = Config(KernelManager={"transport": "ipc", "ip": f"{sockets.name}/k"})

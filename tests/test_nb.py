@@ -216,6 +216,32 @@ def test_a_failing_cell_is_the_last_thing_said(tmp_path):
     assert "loss is not finite" in (tmp_path / "out.ipynb").read_text()
 
 
+LATE = """
+import sys, time
+from nbclient.output_widget import OutputWidget
+from rlnlp import nb
+
+told = OutputWidget.output
+
+
+def late(self, *given):
+    time.sleep(0.5)  # the reply of the cell arrives meanwhile
+    return told(self, *given)
+
+
+OutputWidget.output = late
+sys.exit(nb.main(["run", "a.ipynb", "out.ipynb"]))
+"""
+
+
+def test_a_widget_with_outputs_does_not_stop_the_run(tmp_path):
+    """The run used to wait for ever where the reply of a cell arrived while its widget's output was looked at."""
+    shown = "import ipywidgets\nipywidgets.interactive_output(lambda p: display(p), {'p': ipywidgets.FloatSlider(0.5)})"
+    write(tmp_path / "a.ipynb", "draw = 0", CHECK, shown, "print('and on')")
+    done = subprocess.run([sys.executable, "-c", LATE], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "and on" in done.stdout, done.stderr[-2000:]
+
+
 def test_killing_the_runner_ends_the_kernel(tmp_path):
     beat = "import os, time, pathlib\nfor i in range(600):\n    pathlib.Path('beat').write_text(f'{os.getpid()} {i}')\n    time.sleep(0.1)"
     write(tmp_path / "a.ipynb", "draw = 0", CHECK, beat)
