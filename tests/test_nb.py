@@ -238,7 +238,7 @@ def test_a_widget_with_outputs_does_not_stop_the_run(tmp_path):
     """The run used to wait for ever where the reply of a cell arrived while its widget's output was looked at."""
     shown = "import ipywidgets\nipywidgets.interactive_output(lambda p: display(p), {'p': ipywidgets.FloatSlider(0.5)})"
     write(tmp_path / "a.ipynb", "draw = 0", CHECK, shown, "print('and on')")
-    done = subprocess.run([sys.executable, "-c", LATE], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", LATE], cwd=tmp_path, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0 and "and on" in done.stdout, done.stderr[-2000:]
 
 
