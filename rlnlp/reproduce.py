@@ -100,11 +100,11 @@ class Scheduler:
 
     def next_stage(self) -> str | None:
         """Of the stages that can start now the one to start, None if there is none."""
-        ended = self.done | self.lost | self.failed.keys()
         while unchanged := [s for s, n in self.waiting.items() if n <= self.done and s not in self.dirty]:
             for stage in unchanged:  # neither it nor anything before it changed
                 self.done.add(stage)
                 del self.waiting[stage]
+        ended = self.done | self.lost | self.failed.keys()
         ready = (s for s, n in self.waiting.items() if n <= (ended if kind(s) in COLLECT else self.done))
         return max(ready, key=lambda stage: (self.place.get(stage, 0), self.durations.guess(stage)), default=None)
 

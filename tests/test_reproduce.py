@@ -416,6 +416,12 @@ def test_unchanged_stages_are_passed_over_and_the_longest_goes_first(tmp_path):
     assert scheduler.next_stage() == "tune@x" and scheduler.done == {"data@0", "runs@b"}
 
 
+def test_reports_start_at_once_when_nothing_before_them_changed(tmp_path):
+    needs = {"runs@a": set(), "digests": {"runs@a"}, "report@kl": {"digests"}, "claims": {"digests"}}
+    scheduler = Scheduler(tmp_path, tmp_path, needs, {"report@kl"}, 2)
+    assert scheduler.next_stage() == "report@kl" and scheduler.done == {"runs@a", "digests", "claims"}
+
+
 def test_the_plan_in_words():
     stages = ["check", "data@0", "data@1", "tune@ppo", "tune@nlpo", "runs@zero", "runs@a", "runs@b", "runs@n", "continued@c", "digests"]
     runs = {"zero": {"updates": 0}, "a": {}, "b": {"updates": 3}, "unplanned": {}, "n": {"algorithm": "best_of_n"}}
