@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.specifiers import SpecifierSet
 from ruamel.yaml import YAML
 
 from rlnlp import closure, config, sections
@@ -72,6 +73,12 @@ def test_what_is_installed_is_the_lock():
         if found != version:
             wrong[name] = f"locked {version}, installed {found}"
     assert not wrong
+
+
+def test_every_locked_package_takes_any_python_3_11():
+    # Debian 12 has 3.11.2: a package that asks for a later 3.11 would make the set-up fail there
+    asked = {name: metadata.metadata(name)["Requires-Python"] or "" for name in PINS}
+    assert not {name: said for name, said in asked.items() if "3.11.0" not in SpecifierSet(said)}
 
 
 def test_every_import_of_the_package_is_a_direct_dependency():
