@@ -50,3 +50,49 @@ def gae(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float,
         following = torch.where(real, values[:, t], following)
         advantages[:, t] = running * real
     return advantages
+
+
+def rewards_to_go(rewards: Tensor, mask: Tensor, gamma: float) -> Tensor:
+    """What still comes, discounted: G_t = r_t + gamma G_{t+1}, [B, T] in reward units; zero outside ``mask``."""
+    return gae(rewards, torch.zeros_like(rewards), mask, gamma, 1.0)
+
+
+def _groups(values: Tensor, group: int) -> Tensor:
+    if group < 2 or len(values) % group:
+        raise ValueError(f"group: expected at least 2, and rows in whole groups, got {len(values)} rows in groups of {group}")
+    return values.unflatten(0, (-1, group))
+
+
+def leave_one_out(values: Tensor, group: int) -> Tensor:
+    """Each row minus the mean of the other rows of its group, Kool et al. 2019 ("Buy 4 REINFORCE samples").
+
+    A_i = R_i - sum_{j != i} R_j / (K - 1)
+
+    values   [B] or [B, T]  reward units; rows in groups of ``group`` = K, as ``rollout.repeat`` lays them out
+    Returns  of the same shape; it sums to 0 over a group
+    Raises   ValueError  for a group of one, and where B is not a multiple of K
+    The baseline of a row does not depend on that row, so it adds no bias. A_i = K / (K - 1) (R_i - mean of the group).
+    """
+    grouped = _groups(values, group)
+    others = (grouped.sum(1, keepdim=True) - grouped) / (group - 1)
+    return (grouped - others).flatten(0, 1)
+
+
+def group_relative(scores: Tensor, group: int, normalise: bool) -> Tensor:
+    """Each score minus the mean of its group and, with ``normalise``, over its deviation; Shao et al. 2024
+    (arXiv:2402.03300), section 4.1.
+
+    A_i = (R_i - mean R) / (std R + 1e-6)
+
+    scores   [B]  reward units; rows in groups of ``group`` = K, as ``rollout.repeat`` lays them out
+    Returns  [B]  reward units, or standard deviations (unbiased variance) with ``normalise``
+    Raises   ValueError  for a group of one, and where B is not a multiple of K
+    The mean holds the row itself, so that the gradient is (K - 1) / K of the true one; the division weights prompts by
+    1 / std, which no constant undoes. A group of equal scores gives exactly 0, in both.
+    """
+    grouped = _groups(scores, group)
+    centred = grouped - grouped.mean(1, keepdim=True)
+    flat = grouped.amax(1, keepdim=True) == grouped.amin(1, keepdim=True)  # a rounded mean over a rounded std is not 0
+    if normalise:
+        centred = centred / (grouped.std(1, keepdim=True) + 1e-6)
+    return centred.masked_fill(flat, 0.0).flatten()

@@ -14,20 +14,22 @@ def _weights(module: nn.Module) -> dict[str, Tensor]:
 
 
 def pack(state: Any) -> tuple[dict[str, Tensor], dict[str, float]]:
-    """(tensors, numbers) of a state dataclass: networks, optimiser, KL controller and counters.
+    """(tensors, numbers) of a state dataclass: networks, optimiser, replay, KL controller and counters.
 
-    The frozen ``reference`` is left out: ``init`` makes it again from the same base model.
+    The frozen ``reference`` is left out, also where it has a second name: ``init`` makes it again from the same base model.
     """
     tensors, numbers = {}, {}
     for f in dataclasses.fields(state):
         value = getattr(state, f.name)
-        if f.name == "reference":
+        if f.name == "reference" or value is getattr(state, "reference", state):
             continue
         if isinstance(value, nn.Module):
             tensors.update({f"{f.name}.{k}": v.detach().clone().contiguous() for k, v in _weights(value).items()})
         elif isinstance(value, torch.optim.Optimizer):
             for index, slots in value.state_dict()["state"].items():
                 tensors.update({f"{f.name}.{index}.{k}": torch.as_tensor(v).clone() for k, v in slots.items()})
+        elif hasattr(value, "tensors"):
+            tensors.update({f"{f.name}.{k}": v.detach().clone().contiguous() for k, v in value.tensors().items()})
         elif hasattr(value, "state"):
             numbers.update({f"{f.name}.{k}": v for k, v in value.state().items()})
         elif isinstance(value, int):
@@ -44,7 +46,7 @@ def unpack(state: Any, tensors: dict[str, Tensor], numbers: dict[str, float]) ->
     for f in dataclasses.fields(state):
         value = getattr(state, f.name)
         mine = {k.removeprefix(f.name + "."): v for k, v in tensors.items() if k.startswith(f.name + ".")}
-        if f.name == "reference":
+        if f.name == "reference" or value is getattr(state, "reference", state):
             continue
         if isinstance(value, nn.Module):
             for name, weight in _weights(value).items():
@@ -55,6 +57,8 @@ def unpack(state: Any, tensors: dict[str, Tensor], numbers: dict[str, float]) ->
                 index, name = key.split(".", 1)
                 slots.setdefault(int(index), {})[name] = tensor.clone()
             value.load_state_dict({"state": slots, "param_groups": value.state_dict()["param_groups"]})
+        elif hasattr(value, "tensors"):
+            value.load_tensors(mine)
         elif hasattr(value, "state"):
             value.restore({k.removeprefix(f.name + "."): v for k, v in numbers.items() if k.startswith(f.name + ".")})
         elif isinstance(value, int):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,10 +16,10 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from . import metrics
-from .models import exact_kl, limited, score_tokens
+from .models import ABSENT, CHUNK, exact_kl, head, hidden_states, limited, restrict, score_tokens
 from .rewards import evaluate_reward
 from .rollout import beam_search, best_rows, decode, from_references, repeat, sample, sampling_from
-from .samplers import random_mass, top_p, truncation
+from .samplers import kept, named, random_mass, top_p, truncation
 from .seeds import generator
 from .types import Prompts, Rollout, take
 
@@ -31,7 +32,9 @@ class Decoding:
     mask_top_p: NLPO's mask model restricts the policy to this mass (None = no mask); mask_random: to a random set of it
     beams: > 1 is beam search, which is deterministic; it goes with min_new_tokens alone
     best_of: this many samples per prompt, of which the one with the highest training reward is kept
-    Raises ``ValueError`` for beam search together with a setting of sampling.
+    rule, rule_value: a rule of ``samplers.RULES`` and its number, before top_k and top_p; rule_of: whose distribution it
+    truncates: the policy's own, or the mask model's, whose tokens are then the only ones the policy may choose
+    Raises ``ValueError`` for beam search together with a setting of sampling, two masks, and a rule that cannot be used.
     """
 
     name: str
@@ -45,11 +48,21 @@ class Decoding:
     mask_random: bool = False
     beams: int = 1
     best_of: int = 1
+    rule: str = "none"
+    rule_value: float = 0.0
+    rule_of: Literal["policy", "mask_model"] = "policy"
 
     def __post_init__(self) -> None:
         if self.beams < 1 or self.best_of < 1:
             raise ValueError(f"decoding {self.name!r}: expected beams and best_of >= 1, got {self.beams} and {self.best_of}")
-        drawing = ("temperature", "top_k", "top_p", "mask_top_p", "best_of")
+        named(self.rule, self.rule_value)
+        if self.rule_of not in ("policy", "mask_model"):
+            raise ValueError(f"decoding {self.name!r}: expected rule_of policy or mask_model, got {self.rule_of!r}")
+        if self.rule == "none" and self.rule_of != "policy":
+            raise ValueError(f"decoding {self.name!r}: rule_of {self.rule_of} without a rule that it could be of")
+        if self.mask_top_p is not None and self.rule_of == "mask_model":
+            raise ValueError(f"decoding {self.name!r}: a mask model has one rule: mask_top_p cannot go with rule_of mask_model")
+        drawing = ("temperature", "top_k", "top_p", "mask_top_p", "best_of", "rule", "rule_of")
         if self.beams > 1 and (changed := [name for name in drawing if getattr(self, name) != getattr(Decoding, name)]):
             raise ValueError(f"decoding {self.name!r}: beam search draws nothing, so it cannot go with {', '.join(changed)}")
 
@@ -58,6 +71,8 @@ class Decoding:
         hidden = {"name", *(k for k in ("mask_random", "beams", "best_of") if getattr(self, k) == getattr(Decoding, k))}
         if self.mask_top_p is None:
             hidden |= {"mask_top_p", "mask_min_tokens", "mask_random"}
+        if self.rule == "none":
+            hidden |= {"rule", "rule_value", "rule_of"}
         return ", ".join(f"{k}={v}" for k, v in asdict(self).items() if k not in hidden)
 
 
@@ -71,7 +86,9 @@ def generate(
     select: rollout -> [B], what best of n maximises. Raises ``ValueError`` where a decoding needs a mask model or a
     selector and none was given.
     """
-    masked, n = decoding.mask_top_p is not None, decoding.best_of
+    rule, n = None if decoding.rule == "none" else named(decoding.rule, decoding.rule_value), decoding.best_of
+    own, mask_rule = (rule, None) if decoding.rule_of == "policy" else (None, rule)
+    masked = decoding.mask_top_p is not None or mask_rule is not None
     if masked and mask_model is None:
         raise ValueError(f"decoding {decoding.name!r} needs a mask model and none was given")
     if n > 1 and select is None:
@@ -79,20 +96,37 @@ def generate(
     settings = sampling_from(policy, decoding.max_new_tokens, decoding.temperature, decoding.min_new_tokens)
     rollouts = []
     for rows in torch.arange(len(prompts)).split(max(1, batch_size // n)):  # as many samples at once, whatever n is
-        batch, name, mask_rule = take(prompts, rows), ("evaluation", stream, int(rows[0])), None
+        batch, name = take(prompts, rows), ("evaluation", stream, int(rows[0]))
         if decoding.beams > 1:
             rollouts.append(beam_search(policy, batch, settings, decoding.beams))
             continue
-        if masked and decoding.mask_random:
+        if decoding.mask_top_p is not None and decoding.mask_random:
             mask_rule = random_mass(decoding.mask_top_p, generator(*name, "mask"), decoding.mask_min_tokens)
-        elif masked:
+        elif decoding.mask_top_p is not None:
             mask_rule = top_p(decoding.mask_top_p, decoding.mask_min_tokens)
         drawn = sample(
-            policy, repeat(batch, n), settings, generator(*name), truncation(decoding.top_k, decoding.top_p),
+            policy, repeat(batch, n), settings, generator(*name), truncation(decoding.top_k, decoding.top_p, own),
             mask_model if masked else None, mask_rule,
         )
         rollouts.append(drawn if n == 1 else take(drawn, best_rows(select(drawn), n)))
     return rollouts
+
+
+@torch.no_grad()
+def kept_of(policy: PreTrainedModel, rollout: Rollout) -> tuple[float, float]:
+    """(mass, tokens) summed over the rollout's real tokens: the share of the policy's distribution (tempered, EOS blocked as
+    when sampling) that was allowed, and how many tokens of those that exist were; 1 and all of them where nothing is cut."""
+    mask = rollout.mask
+    if rollout.allowed is None:
+        existing = len(policy.config.allowed_token_ids) if limited(policy) else policy.config.vocab_size
+        return float(mask.sum()), float(mask.sum()) * existing
+    hidden, allowed, steps = hidden_states(policy, rollout)[mask], rollout.allowed.unpack(mask), mask.nonzero()[:, 1]
+    mass, tokens = 0.0, 0.0
+    for rows in torch.arange(len(steps), device=mask.device).split(CHUNK):
+        logits = restrict(head(policy, hidden[rows]).float(), rollout.sampling, steps[rows], None)
+        part = kept(logits, allowed[rows] & (logits > ABSENT / 2))
+        mass, tokens = mass + part[0].sum().item(), tokens + part[1].sum().item()
+    return mass, tokens
 
 
 def evaluate(
@@ -119,6 +153,7 @@ def evaluate(
     generation_log_perplexity: nats per token of the responses under ``evaluator``, a language model that took no part
     kl / kl_deployed: exact KL to the reference per token in nats, of the bare policy and of the decoding's distribution
     kl_deployed_per_response: the latter summed over each response
+    kept_mass / kept_tokens: see ``kept_of``, per response token; None for beam search, which draws nothing
     distinct_1, distinct_2, msttr, entropy_2, repetition, shared_5gram, length, terminated: see ``metrics``
 
     Beam search samples from nothing, so it has no deployed KL (None). That of best of n is not computable token by
@@ -135,18 +170,20 @@ def evaluate(
     responses = [text for rollout in rollouts for text in decode(rollout, tokenizer)]
     scores, _ = evaluate_reward(reward, prompts, responses)
     trained = scores if training_reward is None else evaluate_reward(training_reward, prompts, responses)[0]
-    nll, raw, deployed, tokens, ended = 0.0, 0.0, 0.0, 0, 0
+    nll, raw, deployed, tokens, ended, mass, choices = 0.0, 0.0, 0.0, 0, 0, 0.0, 0.0
     for rollout in rollouts:
         nll -= score_tokens(evaluator, rollout).sum().item()
         kls = exact_kl(policy, reference, rollout)
         raw, deployed = raw + kls[0].sum().item(), deployed + kls[1].sum().item()
+        left = kept_of(policy, rollout)
+        mass, choices = mass + left[0], choices + left[1]
         tokens += int(rollout.mask.sum())
         ended += int(rollout.terminated.sum())
     n, per_token, per_response = decoding.best_of, deployed / tokens, deployed / len(prompts)
     if decoding.beams > 1 or n > 1:
         per_token, per_response = None, None
     untruncated = decoding.temperature == 1 and not decoding.top_k and decoding.top_p == 1 and not decoding.min_new_tokens
-    if n > 1 and raw / tokens < 1e-6 and untruncated and decoding.mask_top_p is None:
+    if n > 1 and raw / tokens < 1e-6 and untruncated and decoding.mask_top_p is None and decoding.rule == "none":
         per_response = math.log(n) - (n - 1) / n
     row = {
         "score": scores.mean().item(),
@@ -158,6 +195,8 @@ def evaluate(
         "kl": raw / tokens,
         "kl_deployed": per_token,
         "kl_deployed_per_response": per_response,
+        "kept_mass": None if decoding.beams > 1 else mass / tokens,
+        "kept_tokens": None if decoding.beams > 1 else choices / tokens,
         "length": tokens / len(prompts),
         "terminated": ended / len(prompts),
         **metrics.diversity(responses),

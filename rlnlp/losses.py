@@ -11,6 +11,19 @@ def cross_entropy(logits: Tensor, tokens: Tensor) -> Tensor:
     return nn.functional.cross_entropy(logits, tokens)
 
 
+def policy_gradient(logprobs: Tensor, advantages: Tensor, count: int | None = None) -> Tensor:
+    """The loss whose gradient is the policy gradient, Williams 1992 ("Simple statistical gradient-following algorithms").
+
+    L = -sum_n A_n log pi(a_n | s_n) / count
+
+    logprobs    [N]  nats, of the distribution that was sampled from
+    advantages  [N]  reward units, constants
+    count       what the sum is divided by; None = N. N depends on the responses that were drawn: where they differ in
+                length only a constant keeps the mean over rollouts proportional to the gradient of the expected return
+    """
+    return -(logprobs * advantages).sum() / (len(logprobs) if count is None else count)
+
+
 def ppo_clip(
     logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, clip: float
 ) -> tuple[Tensor, dict[str, Tensor]]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from . import q_heads
 from .types import Prompts, Rollout, Sampling
 
 if TYPE_CHECKING:  # its modelling code takes seconds to import; reading the settings must not wait for it
@@ -26,8 +27,7 @@ def load(folder: str | Path, device: str = "cpu") -> tuple[PreTrainedModel, PreT
     """A language model (causal or encoder-decoder, in evaluation mode, fp32) and its tokenizer.
 
     ``folder`` was written by ``save_pretrained``, or is a hub id. No remote code is run. A limited vocabulary is limited
-    again. Raises ``ValueError`` with the
-    reason where it cannot be loaded.
+    again and a Q head installed again. Raises ``ValueError`` with the reason where it cannot be loaded.
     """
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
 
@@ -38,6 +38,8 @@ def load(folder: str | Path, device: str = "cpu") -> tuple[PreTrainedModel, PreT
         tokenizer = AutoTokenizer.from_pretrained(folder)
     except (OSError, ValueError, KeyError) as error:
         raise ValueError(f"model {folder}: cannot be loaded as a language model with its tokenizer: {error}") from error
+    if q_heads.installed(model):
+        q_heads.restore(model, folder)
     if limited(model):
         limit_vocabulary(model, model.config.allowed_token_ids)
     if tokenizer.pad_token is None:

@@ -14,6 +14,7 @@ import difflib
 import hashlib
 import importlib.util
 import inspect
+import itertools
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -354,16 +355,38 @@ def increasing_numbers(prompts, responses, references=None, meta=None, min_token
 
 
 def _increasing(tokens: list[str], min_tokens: int) -> float:
-    length, previous = 0, None
+    numbers = _numbers_in(tokens)
+    later = (i for i, (a, b) in enumerate(itertools.pairwise(numbers), 1) if not b > a)
+    length = next(later, len(numbers))
+    return length / max(len(tokens), min_tokens / 2, 1)
+
+
+def ascending_pairs(prompts, responses, references=None, meta=None, length: int = 20) -> list[float]:
+    """Share of neighbouring numbers of which the second is larger: the numbers task as the report on samplers words it.
+
+        score = (pairs of neighbouring numbers that ascend) / (max(numbers, length) - 1)
+
+    Numbers as in ``increasing_numbers``; what is none is passed over. length: numbers of a whole text, >= 2, so that a
+    short text cannot score high. Returns B floats in [0, 1]. Ascending throughout gives 1, equal or falling pairs give 0,
+    numbers without order about 0.5. Unlike ``increasing_numbers`` one violation costs one pair, not the rest of the text.
+    """
+    if length < 2:
+        raise ValueError(f"length: expected >= 2, the numbers of one pair, got {length}")
+    return [_ascending(_numbers_in(text.split()), length) for text in responses]
+
+
+def _ascending(numbers: list[float], length: int) -> float:
+    return sum(b > a for a, b in itertools.pairwise(numbers)) / (max(len(numbers), length) - 1)
+
+
+def _numbers_in(tokens: list[str]) -> list[float]:
+    found = []
     for token in tokens:
         try:
-            number = float(token)
+            found.append(float(token))
         except ValueError:
             continue
-        if previous is not None and not number > previous:
-            break
-        length, previous = length + 1, number
-    return length / max(len(tokens), min_tokens / 2, 1)
+    return found
 
 
 def dates(prompts, responses, references=None, meta=None) -> list[float]:
@@ -395,6 +418,32 @@ def repeated_ngrams(n: int = 3, penalty: float = 1.0) -> TokenReward:
 
     repeats.__name__ = f"repeated_ngrams({n})"
     return repeats
+
+
+def increments(reward: Reward, tokenizer) -> TokenReward:
+    """A reward of whole texts, paid token by token: at each token what the text so far has gained by it.
+
+        r_t = f(text of tokens 0..t) - f(text of tokens 0..t-1),   f(nothing) = 0
+
+    tokenizer: decodes the tokens so far, special tokens left out. A row sums to f of the response (in float32: to about
+    1e-7), so both payments mean the same task; only where credit goes differs. A token that lowers f is paid a negative
+    reward, one that f does not notice gets 0. Costs a call of ``reward`` on one text for each token.
+    Raises RewardError as ``evaluate_reward``.
+    """
+
+    def paid(prompts: Prompts, responses: Tensor, mask: Tensor) -> Tensor:
+        real = mask.cpu()
+        rows, columns = real.nonzero(as_tuple=True)
+        tokens = responses.tolist()
+        texts = [tokens[row][: column + 1] for row, column in zip(rows.tolist(), columns.tolist())]
+        so_far, _ = evaluate_reward(reward, take(prompts, rows), tokenizer.batch_decode(texts, skip_special_tokens=True))
+        running = torch.zeros(real.shape, dtype=torch.float64)
+        running[rows, columns] = so_far.double()
+        gained = torch.diff(running, dim=1, prepend=running.new_zeros(len(real), 1))
+        return gained.masked_fill(~real, 0.0)
+
+    paid.__name__ = f"increments({name_of(reward)})"
+    return paid
 
 
 # ------------------------------------------------------------------------------------------------------ KL, rewards
@@ -503,6 +552,24 @@ class AdaptiveKL(FixedKL):
 def _check_kl(kl: float) -> None:
     if not float("-inf") < kl < float("inf"):
         raise ValueError(f"kl: expected a finite number, got {kl}")
+
+
+def split_score(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor | None]:
+    """A score as one number per response, and, where it is paid token by token, as one number per token.
+
+    scores   [B] or [B, T] float  reward units; what is outside ``mask`` is not paid
+    mask     [B, T] bool          real tokens
+    Returns  (scores [B], None) of a score paid at the end, which comes back as it was;
+             (sum over each row's real tokens [B], token scores [B, T], zero outside mask) of the other kind
+    Raises   ValueError           [B, T] of another shape than the mask, or not finite at a real token
+    """
+    if scores.dim() == 1:
+        return scores, None
+    if scores.shape != mask.shape:
+        raise ValueError(f"scores: expected shape {tuple(mask.shape[:1])} or {tuple(mask.shape)}, got {tuple(scores.shape)}")
+    paid = scores.masked_fill(~mask, 0.0)
+    expect(scores=(paid, tuple(mask.shape)))
+    return paid.sum(1), paid
 
 
 def token_rewards(

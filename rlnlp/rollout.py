@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .models import Decoder, prompt_inputs, restrict, score_tokens
-from .samplers import Sampler
+from .samplers import Sampler, observe
 from .seeds import generator as named_generator
 from .types import Allowed, NotFinite, Prompts, Rollout, Sampling, take
 
@@ -92,6 +92,7 @@ def sample(
             bits[rows, t] = Allowed.pack(allowed)
         restricted = restrict(logits, sampling, steps, allowed)
         tokens = draw(restricted, uniform[rows, t])
+        state, mask_state = observe(state, tokens), observe(mask_state, tokens)
         at = tokens.unsqueeze(1)
         live = running[rows]
         behavior[rows, t] = (restricted.gather(1, at).squeeze(1) - restricted.logsumexp(-1)) * live

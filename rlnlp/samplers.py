@@ -2,11 +2,17 @@
 
 A sampler is a function ``(logits [B, V], state) -> (logits [B, V], allowed [B, V] bool, state)``. ``logits`` come back
 unchanged and unmasked (temperature is a setting of the rollout, ``types.Sampling``, because it is scored too);
-``allowed`` always keeps at least one token; ``state`` is None for a rule without memory. A rule applied to an older copy of the policy is NLPO's mask.
+``allowed`` always keeps at least one token; ``state`` is None for a rule without memory, and may have an ``observe`` that is
+told the tokens drawn. A rule applied to an older copy of the policy is NLPO's mask.
+Tokens that are equally probable are kept or cut together, except by top-p and the random mask. A new rule is a function and
+an entry in ``RULES``.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import difflib
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -79,6 +85,132 @@ def random_mass(p: float, generator: torch.Generator, min_tokens_to_keep: int = 
     return rule
 
 
+def min_p(share: float) -> Sampler:
+    """Tokens at least ``share`` times as probable as the most probable one (Nguyen et al. 2024, arXiv:2407.01082).
+
+    {x: p(x) >= share * max p}, share in [0, 1]; 0 keeps everything, 1 the most probable. Equal to transformers'.
+    """
+    if not 0 <= share <= 1:
+        raise ValueError(f"min_p: expected 0 <= share <= 1, got {share}")
+
+    def rule(logits: Tensor, state=None):
+        probabilities = logits.softmax(-1)
+        return logits, probabilities >= share * probabilities.amax(-1, keepdim=True), state
+
+    return rule
+
+
+def _surprise(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """(-log p [B, V], entropy [B, 1]) in nats; a token without mass adds nothing to the entropy (0 log 0 = 0)."""
+    surprise = -logits.log_softmax(-1)
+    return surprise, (surprise * (-surprise).exp()).nansum(-1, keepdim=True)
+
+
+def typical(p: float) -> Sampler:
+    """The tokens whose surprise is closest to the entropy, until their mass reaches p (Meister et al. 2022, arXiv:2202.00666).
+
+    Sorted by |h + log p(x)|, the shortest prefix with mass >= p, and what is tied with its last token. p in (0, 1]; 1 keeps
+    everything, near 0 the most typical token, which need not be the most probable one: the one rule that can cut that.
+    Equal to transformers' (which refuses 1).
+    """
+    if not 0 < p <= 1:
+        raise ValueError(f"typical: expected 0 < p <= 1, got {p}")
+
+    def rule(logits: Tensor, state=None):
+        surprise, entropy = _surprise(logits)
+        distance = (surprise - entropy).abs()
+        ordered, order = distance.sort(dim=-1, stable=True)
+        short = logits.gather(-1, order).softmax(-1).cumsum(-1) < p
+        last = short.sum(-1, keepdim=True).clamp(max=logits.shape[-1] - 1)
+        return logits, (distance <= ordered.gather(-1, last)) | (p == 1), state
+
+    return rule
+
+
+def _above(logits: Tensor, threshold: Tensor | float) -> Tensor:
+    """Tokens more probable than ``threshold`` ([B, 1] or one number), and always the most probable."""
+    return (logits.softmax(-1) > threshold) | (logits == logits.amax(-1, keepdim=True))
+
+
+def _check_probability(name: str, value: float) -> None:
+    if not 0 <= value < 1:
+        raise ValueError(f"{name}: expected 0 <= epsilon < 1, because no token is more probable than 1, got {value}")
+
+
+def epsilon(threshold: float) -> Sampler:
+    """Tokens more probable than epsilon, and always the most probable (Hewitt et al. 2022, arXiv:2210.15191).
+
+    {x: p(x) > epsilon}; 0 keeps all that has mass, near 1 is greedy. transformers keeps p = epsilon too.
+    At most V epsilon of the mass is cut.
+    """
+    _check_probability("epsilon", threshold)
+    return lambda logits, state=None: (logits, _above(logits, threshold), state)
+
+
+def eta(threshold: float) -> Sampler:
+    """Epsilon sampling whose threshold falls with the entropy h, in nats (Hewitt et al. 2022, arXiv:2210.15191).
+
+    {x: p(x) > min(epsilon, alpha exp(-h))} with alpha = sqrt(epsilon) and ``threshold`` = epsilon, and always the most
+    probable. 0 keeps all that has mass; at h < -0.5 log epsilon it is epsilon sampling. transformers keeps p = eta too.
+    """
+    _check_probability("eta", threshold)
+
+    def rule(logits: Tensor, state=None):
+        _, entropy = _surprise(logits)
+        return logits, _above(logits, (math.sqrt(threshold) * (-entropy).exp()).clamp(max=threshold)), state
+
+    return rule
+
+
+@dataclasses.dataclass(frozen=True)
+class Feedback:
+    """What mirostat remembers between two tokens: mu [B] bits, and the distribution it saw last (logits [B, V])."""
+
+    mu: Tensor
+    logits: Tensor
+    tau: float
+    learning_rate: float
+
+    def observe(self, tokens: Tensor) -> Feedback:
+        """mu <- mu - learning_rate (surprise - tau) with the surprise in bits of the ``tokens`` [B] drawn."""
+        logits = self.logits.double()
+        logprobs = logits.gather(-1, tokens.unsqueeze(-1)).squeeze(-1) - logits.logsumexp(-1)
+        return dataclasses.replace(self, mu=self.mu - self.learning_rate * (-logprobs / math.log(2) - self.tau))
+
+
+def mirostat(tau: float, learning_rate: float = 1.0, top: int = 100) -> Sampler:
+    """Top-k whose k is steered so that tokens surprise by ``tau`` bits on average (Basu et al. 2021, arXiv:2007.14966).
+
+    k = (e 2^mu / (1 - N^-e))^(1/s), e = s - 1, rounded, from 1 to N; mu starts at 2 tau and follows ``Feedback.observe``.
+    s is Zipf's exponent by least squares on the gaps of the ``top`` tokens i = 1, 2, ... by probability:
+    s = sum t_i b_i / sum t_i^2, t_i = log((i + 1) / i), b_i = log(p_i / p_(i+1)). N counts the tokens that have mass.
+    The surprise is that under the whole distribution the rule saw, not under its top k. One mu per row; it is not bounded.
+    tau > 0; near 0 is greedy, above log2 V in the end keeps everything. At e = 0 the fraction is its limit, 1 / log N.
+    The authors' program keeps one token more than k and estimates s on 3,000 gaps; the paper says k and 100 tokens. The
+    formula in the CS224N report has another sign and scope of the exponent.
+    """
+    if not 0 < tau < math.inf:
+        raise ValueError(f"mirostat: expected a finite target > 0 bits, got {tau}")
+
+    def rule(logits: Tensor, state: Feedback | None = None):
+        mu = logits.new_full(logits.shape[:1], 2 * tau, dtype=torch.float64) if state is None else state.mu
+        ordered = logits.sort(dim=-1, descending=True).values
+        n = (logits.softmax(-1) > 0).sum(-1).clamp(min=1)
+        head = ordered[:, :top].double()
+        rank = torch.arange(1, head.shape[1], dtype=torch.float64, device=logits.device)
+        real = rank < n.unsqueeze(1)
+        steps = (1 / rank).log1p() * real
+        gaps = (head[:, :-1] - head[:, 1:]).masked_fill(~real, 0.0)
+        s = (steps * gaps).sum(-1) / steps.square().sum(-1)
+        size, e = n.double().log(), s - 1
+        fraction = torch.where(e == 0, 1 / size, e / -torch.expm1(-e * size))
+        wanted = (fraction.log() + mu * math.log(2)) / s
+        k = torch.minimum(wanted.nan_to_num(0.0).clamp(min=0), size).exp().round().long()
+        return logits, logits >= ordered.gather(-1, k.unsqueeze(1) - 1), Feedback(mu, logits, tau, learning_rate)
+
+    return rule
+
+
 def chain(*rules: Sampler) -> Sampler:
     """Apply rules in turn, each to the distribution the ones before it left; a token must be allowed by all."""
 
@@ -93,7 +225,58 @@ def chain(*rules: Sampler) -> Sampler:
     return rule
 
 
-def truncation(top_k_tokens: int = 0, top_p_mass: float = 1.0) -> Sampler | None:
-    """The truncation that settings describe: top-k, then top-p of what is left; None where both are off (0 and 1)."""
-    rules = ([top_k(top_k_tokens)] if top_k_tokens else []) + ([top_p(top_p_mass)] if top_p_mass < 1 else [])
+def observe(state: Any, tokens: Tensor) -> Any:
+    """A sampler's state once the ``tokens`` [B] are drawn from what it allowed: told to those that have an ``observe``."""
+    if isinstance(state, list):
+        return [observe(one, tokens) for one in state]
+    return state.observe(tokens) if hasattr(state, "observe") else state
+
+
+def truncation(top_k_tokens: int = 0, top_p_mass: float = 1.0, first: Sampler | None = None) -> Sampler | None:
+    """The truncation that settings describe: ``first``, then top-k, then top-p of what is left; None where all are off
+    (None, 0 and 1)."""
+    rules = [] if first is None else [first]
+    rules += ([top_k(top_k_tokens)] if top_k_tokens else []) + ([top_p(top_p_mass)] if top_p_mass < 1 else [])
     return None if not rules else rules[0] if len(rules) == 1 else chain(*rules)
+
+
+def _without(value: float) -> Sampler:
+    if value != 0:
+        raise ValueError(f"none: expected 0, because the rule without a rule has no number, got {value}")
+    return none()
+
+
+def _whole(value: float) -> Sampler:
+    if value != math.floor(value):
+        raise ValueError(f"top_k: expected a whole number of tokens, got {value}")
+    return top_k(int(value))
+
+
+RULES: dict[str, Callable[[float], Sampler]] = {
+    "none": _without,  # 0
+    "top_k": _whole,  # tokens
+    "top_p": top_p,  # mass
+    "min_p": min_p,  # share of the highest probability
+    "typical": typical,  # mass
+    "epsilon": epsilon,  # probability
+    "eta": eta,  # probability
+    "mirostat": mirostat,  # bits
+}
+
+
+def named(rule: str, value: float) -> Sampler:
+    """The sampler that settings name: a key of ``RULES`` and its one number.
+
+    Raises ``ValueError`` for an unknown name, with the nearest one, and for a number that the rule cannot use, with the reason.
+    """
+    if rule not in RULES:
+        near = difflib.get_close_matches(rule, RULES, 1)
+        raise ValueError(f"sampler {rule!r}: expected one of {', '.join(RULES)}" + (f"; nearest {near[0]}" if near else ""))
+    if not math.isfinite(value):
+        raise ValueError(f"{rule}: expected a finite number, got {value}")
+    return RULES[rule](value)
+
+
+def kept(logits: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:
+    """(mass [N], tokens [N] int64): the share of the distribution ``logits`` [N, V] that is ``allowed`` [N, V], and how many."""
+    return (logits.softmax(-1) * allowed).sum(-1), allowed.sum(-1)

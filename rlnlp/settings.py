@@ -47,5 +47,15 @@ class Settings(pydantic.BaseModel):
         return type(self).model_validate({**self.model_dump(), **changes})
 
 
+class Horizon(Settings):
+    """Settings of whoever samples responses: ``min_new_tokens``, before which EOS is blocked, is at most ``max_new_tokens``."""
+
+    @pydantic.model_validator(mode="after")
+    def _blocked_tokens_end_before_the_horizon(self):
+        if self.min_new_tokens > self.max_new_tokens:
+            raise ValueError(f"min_new_tokens {self.min_new_tokens}: expected at most max_new_tokens ({self.max_new_tokens})")
+        return self
+
+
 def _is_tuple(annotation) -> bool:
     return annotation is tuple or getattr(annotation, "__origin__", None) is tuple

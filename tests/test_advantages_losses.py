@@ -3,10 +3,11 @@
 import pytest
 import torch
 
-from rlnlp.advantages import gae, masked_mean, whiten
-from rlnlp.losses import entropy, explained_variance, ppo_clip, value_loss
+from rlnlp.advantages import gae, group_relative, leave_one_out, masked_mean, rewards_to_go, whiten
+from rlnlp.losses import entropy, explained_variance, policy_gradient, ppo_clip, value_loss
 from rlnlp.models import chosen_logprobs, restrict
-from rlnlp.types import Sampling
+from rlnlp.rewards import split_score, token_rewards
+from rlnlp.types import NotFinite, Sampling
 
 
 def close(actual, expected, tolerance=1e-6):
@@ -91,3 +92,71 @@ def test_explained_variance():
     returns = torch.tensor([1.0, 2.0, 3.0])
     assert explained_variance(returns, returns) == 1 and explained_variance(torch.zeros(3), returns) == pytest.approx(0)
     assert explained_variance(returns, torch.ones(3)) == 0
+
+
+def test_rewards_to_go_read_as_digits_and_stop_at_the_mask():
+    rewards = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 9.0]])
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    close(rewards_to_go(rewards, mask, 0.1), [[1.23, 2.3, 3.0], [4.5, 5.0, 0.0]])
+    close(rewards_to_go(rewards, mask, 1.0), [[6.0, 5.0, 3.0], [9.0, 5.0, 0.0]])
+    close(rewards_to_go(rewards, mask, 0.0), rewards * mask)
+
+
+def test_leave_one_out_by_hand():
+    """Of 1 2 6 the others' means are 4, 3.5 and 1.5; a second group knows nothing of the first."""
+    scores = torch.tensor([1.0, 2.0, 6.0, 10.0, 10.0, 40.0])
+    close(leave_one_out(scores, 3), [-3.0, -1.5, 4.5, -15.0, -15.0, 30.0])
+    close(leave_one_out(torch.tensor([1.0, 4.0]), 2), [-3.0, 3.0])
+    close(leave_one_out(torch.stack([scores, -2 * scores], 1), 3)[:, 1], [6.0, 3.0, -9.0, 30.0, 30.0, -60.0])
+
+
+def test_group_relative_by_hand():
+    """1 2 6: mean 3, unbiased variance (4 + 1 + 9) / 2 = 7."""
+    scores = torch.tensor([1.0, 2.0, 6.0, 10.0, 10.0, 40.0])
+    close(group_relative(scores, 3, normalise=False), [-2.0, -1.0, 3.0, -10.0, -10.0, 20.0])
+    close(group_relative(scores, 3, normalise=True)[:3], [-2 / 7**0.5, -1 / 7**0.5, 3 / 7**0.5])
+    close(group_relative(scores, 3, normalise=True)[3:], [-1 / 3**0.5, -1 / 3**0.5, 2 / 3**0.5])
+    close(group_relative(scores, 6, normalise=False), leave_one_out(scores, 6) * 5 / 6, 1e-5)
+
+
+@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize("score", [0.1, 0.7, 1e6 / 3])
+def test_a_group_of_equal_scores_says_exactly_nothing(score, normalise):
+    """The mean of three equal float32 numbers is not always that number; divided by a deviation as small it would be 0.5."""
+    for group in (3, 5, 6, 7):
+        assert (group_relative(torch.full((2 * group,), score), group, normalise) == 0).all()
+
+
+@pytest.mark.parametrize("rows, group", [(4, 1), (5, 2), (2, 4)])
+def test_groups_of_one_and_broken_groups_are_refused(rows, group):
+    for rule in (leave_one_out, lambda scores, group: group_relative(scores, group, True)):
+        with pytest.raises(ValueError, match=f"group: expected at least 2, .*got {rows} rows in groups of {group}"):
+            rule(torch.ones(rows), group)
+
+
+def test_policy_gradient_by_hand():
+    """Advantages 2 and -3 on two tokens' log-probabilities: the gradient is -A / count; the advantages get none."""
+    logprobs = torch.tensor([-1.0, -0.5], requires_grad=True)
+    advantages = torch.tensor([2.0, -3.0], requires_grad=True)
+    loss = policy_gradient(logprobs, advantages.detach())
+    close(loss.detach(), 0.25)
+    loss.backward()
+    close(logprobs.grad, [-1.0, 1.5])
+    close(policy_gradient(logprobs.detach(), advantages.detach(), 10), 0.05)
+
+
+def test_a_score_is_split_into_responses_and_tokens():
+    mask = torch.tensor([[True, True, True], [True, True, False]])
+    scores = torch.tensor([1.0, 2.0])
+    same, none = split_score(scores, mask)
+    assert same is scores and none is None
+    each = torch.tensor([[0.5, 0.0, 0.25], [1.0, -2.0, float("nan")]])  # what is not a token is not paid
+    total, paid = split_score(each, mask)
+    close(total, [0.75, -1.0])
+    close(paid, [[0.5, 0.0, 0.25], [1.0, -2.0, 0.0]])
+    kl = torch.tensor([[0.1, 0.2, 0.3], [0.4, 0.5, 0.0]])
+    close(token_rewards(torch.zeros(2), kl, mask, 2.0, paid), [[0.3, -0.4, -0.35], [0.2, -3.0, 0.0]])
+    with pytest.raises(ValueError, match=r"scores: expected shape \(2,\) or \(2, 3\), got \(2, 2\)"):
+        split_score(each[:, :2], mask)
+    with pytest.raises(NotFinite, match=r"scores: not finite at index \[0, 1\]"):
+        split_score(torch.tensor([[0.5, float("nan"), 0.0], [0.0, 0.0, 0.0]]), mask)

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from transformers import EpsilonLogitsWarper, TypicalLogitsWarper
 
 from rlnlp import pretrain
 from rlnlp.evaluation import Decoding, evaluate, generate
@@ -48,6 +49,8 @@ def test_records_name_the_new_settings_only_where_they_act():
     assert Decoding("own", 8, mask_top_p=0.9, mask_random=True).record() == masked + ", mask_random=True"
     assert Decoding("beam", 8, beams=5).record() == old + ", beams=5"
     assert Decoding("best", 8, best_of=4).record() == old + ", best_of=4"
+    rule = Decoding("own", 8, rule="typical", rule_value=0.2, rule_of="mask_model")
+    assert rule.record() == old + ", rule=typical, rule_value=0.2, rule_of=mask_model"
 
 
 @pytest.mark.parametrize(
@@ -57,6 +60,11 @@ def test_records_name_the_new_settings_only_where_they_act():
         ({"beams": 4, "top_k": 5, "temperature": 0.7}, "beam search draws nothing, so it cannot go with temperature, top_k"),
         ({"beams": 4, "best_of": 2}, "cannot go with best_of"),
         ({"beams": 4, "mask_top_p": 0.9}, "cannot go with mask_top_p"),
+        ({"beams": 4, "rule": "min_p", "rule_value": 0.1}, "cannot go with rule"),
+        ({"rule": "tipical"}, "sampler 'tipical': expected one of none, .*; nearest typical"),
+        ({"rule": "epsilon", "rule_value": 1.5}, "epsilon: expected 0 <= epsilon < 1"),
+        ({"rule_of": "reference"}, "expected rule_of policy or mask_model, got 'reference'"),
+        ({"rule": "eta", "rule_value": 0.1, "rule_of": "mask_model", "mask_top_p": 0.9}, "mask_top_p cannot go with rule_of"),
     ],
 )
 def test_decodings_that_make_no_sense_are_refused(given, message):
@@ -138,3 +146,72 @@ def test_a_random_mask_can_be_deployed(policy):
     assert torch.equal(rollouts[0].responses, expected.responses) and torch.equal(rollouts[0].allowed.bits, expected.allowed.bits)
     nucleus = generate(policy, prompts(24), Decoding("own", mask_top_p=0.5, **COMMON), "s", 24, mask_model=policy)
     assert not torch.equal(rollouts[0].allowed.bits[:, 0], nucleus[0].allowed.bits[:, 0])
+
+
+# rules ------------------------------------------------------------------------------------------------------------------
+
+
+def same_rollouts(ours, theirs):
+    for mine, other in zip(ours, theirs, strict=True):
+        assert torch.equal(mine.responses, other.responses) and torch.equal(mine.allowed.bits, other.allowed.bits)
+
+
+def test_a_rule_of_the_policy_or_of_the_mask_model_decodes_as_the_older_fields_do(policy):
+    other = MAKE["encoder-decoder" if policy.config.is_encoder_decoder else "causal"](seed=6)
+    own = generate(policy, prompts(24), Decoding("a", rule="top_p", rule_value=0.6, **COMMON), "s", 10, mask_model=other)
+    same_rollouts(own, generate(policy, prompts(24), Decoding("b", top_p=0.6, **COMMON), "s", 10))
+    masked = Decoding("a", rule="top_p", rule_value=0.6, rule_of="mask_model", top_k=9, **COMMON)
+    given = generate(policy, prompts(24), masked, "s", 10, mask_model=other)
+    nlpo = Decoding("b", mask_top_p=0.6, top_k=9, **COMMON)
+    same_rollouts(given, generate(policy, prompts(24), nlpo, "s", 10, mask_model=other))
+    assert not torch.equal(own[0].allowed.bits[:, 0], given[0].allowed.bits[:, 0])
+    with pytest.raises(ValueError, match="decoding 'a' needs a mask model and none was given"):
+        generate(policy, prompts(24), masked, "s", 10)
+    before = generate(policy, prompts(24), Decoding("a", rule="top_k", rule_value=9, top_p=0.5, **COMMON), "s", 10)
+    same_rollouts(before, generate(policy, prompts(24), Decoding("b", top_k=9, top_p=0.5, **COMMON), "s", 10))
+
+
+@torch.no_grad()
+def next_logits(model, prompt, prefix):
+    if not model.config.is_encoder_decoder:
+        return model(torch.cat([prompt, prefix])[None]).logits[:, -1]
+    start = torch.tensor([model.config.decoder_start_token_id])
+    return model(input_ids=prompt[None], decoder_input_ids=torch.cat([start, prefix])[None]).logits[:, -1]
+
+
+@pytest.mark.parametrize("of", ["policy", "mask_model"])
+@pytest.mark.parametrize("rule, value, warper", [("typical", 0.6, TypicalLogitsWarper), ("epsilon", 0.03, EpsilonLogitsWarper)])
+def test_kept_mass_and_tokens_are_those_of_every_token_counted_one_by_one(policy, rule, value, warper, of):
+    """Whole forward passes without a cache, transformers' processor, and the share of the tempered policy that is left."""
+    other = MAKE["encoder-decoder" if policy.config.is_encoder_decoder else "causal"](seed=6)
+    decoding = Decoding("own", rule=rule, rule_value=value, rule_of=of, temperature=0.8, min_new_tokens=2, max_new_tokens=4)
+    row = row_of(policy, decoding, mask_model=other)[0]
+    mass, tokens, n = 0.0, 0, 0
+    for rollout in generate(policy, prompts(24), decoding, "s", 10, mask_model=other):
+        for i in range(len(rollout)):
+            prompt = rollout.prompts.ids[i][rollout.prompts.mask[i]]
+            for t in range(int(rollout.mask[i].sum())):
+                seen = [policy, other] if of == "mask_model" else [policy]
+                seen = [next_logits(m, prompt, rollout.responses[i, :t]) / 0.8 for m in seen]
+                for logits in seen:
+                    if t < 2:
+                        logits[:, rollout.sampling.eos_id] = -torch.inf
+                kept = warper(value)(None, seen[-1]) > -torch.inf
+                mass, tokens, n = mass + seen[0].softmax(-1)[kept].sum().item(), tokens + int(kept.sum()), n + 1
+    assert row["kept_mass"] == pytest.approx(mass / n, abs=1e-5) and row["kept_tokens"] == pytest.approx(tokens / n)
+    assert 0.05 < row["kept_mass"] < 0.99 and 1 < row["kept_tokens"] < 45
+
+
+def test_kept_mass_where_nothing_is_cut_where_little_is_and_where_nothing_is_drawn(policy):
+    plain = row_of(policy, Decoding("plain", **COMMON))[0]
+    assert (plain["kept_mass"], plain["kept_tokens"]) == (1.0, 50.0)
+    late = row_of(policy, Decoding("late", temperature=0.7, min_new_tokens=8, **COMMON))[0]
+    assert (late["kept_mass"], late["kept_tokens"]) == (1.0, 50.0)
+    greedy = row_of(policy, Decoding("greedy", top_k=1, **COMMON))[0]
+    assert greedy["kept_tokens"] == 1.0 and 1 / 50 < greedy["kept_mass"] < 1
+    nucleus = row_of(policy, Decoding("top_p", top_p=0.9, **COMMON))[0]
+    assert 0.9 <= nucleus["kept_mass"] < 1 and 1 < nucleus["kept_tokens"] < 50
+    best = row_of(policy, Decoding("best", best_of=4, rule="top_k", rule_value=3, **COMMON))[0]
+    assert best["kept_tokens"] == 3.0 and best["kl_deployed_per_response"] is None  # truncated: the bound does not hold
+    beam = row_of(policy, Decoding("beam", beams=3, **COMMON))[0]
+    assert beam["kept_mass"] is beam["kept_tokens"] is None

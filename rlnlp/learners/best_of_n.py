@@ -16,13 +16,13 @@ from torch import nn
 from ..models import check_head, frozen_copy, score_tokens
 from ..rewards import kl_estimate
 from ..rollout import sampling_from
-from ..settings import Settings
+from ..settings import Horizon
 from ..types import Experience, Prompts, Sampling
 from .filtered import best_of
 from .ppo import Metrics, Score, TrainingError
 
 
-class Config(Settings):
+class Config(Horizon):
     fixed: ClassVar[dict[str, float]] = {"updates": 0}
 
     updates: int = Field(0, description="0: nothing is trained")

@@ -20,13 +20,14 @@ from .. import types
 from ..rollout import best_rows, repeat, sample, sampling_from
 from ..samplers import truncation
 from ..seeds import generator
+from ..settings import Horizon
 from ..types import Prompts, Rollout, take
 from . import supervised
 from .ppo import Metrics, Score, loop
 from .supervised import State
 
 
-class Config(supervised.Config):
+class Config(supervised.Config, Horizon):
     fixed: ClassVar[dict[str, float]] = {"data_fraction": 1.0}  # it sees no labelled reviews
 
     data_fraction: float = Field(1.0, description="1: it learns from its own samples and sees no labelled reviews")

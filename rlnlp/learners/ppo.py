@@ -22,14 +22,14 @@ from ..models import (
     ValueModel, behavior_logits, check_head, chosen_logprobs, frozen_copy, head, hidden_states, scatter, score_tokens,
     value_head,
 )
-from ..rewards import AdaptiveKL, FixedKL, kl_estimate, token_rewards
+from ..rewards import AdaptiveKL, FixedKL, kl_estimate, split_score, token_rewards
 from ..rollout import batch_of, sample, sampling_from, trim
 from ..samplers import truncation
 from ..seeds import generator
-from ..settings import Settings
+from ..settings import Horizon
 from ..types import Experience, NotFinite, Prompts, Rollout, Sampling, take
 
-Score = Callable[[Rollout], tuple[Tensor, dict[str, Tensor]]]
+Score = Callable[[Rollout], tuple[Tensor, dict[str, Tensor]]]  # scores [B], paid at the end, or [B, T], paid token by token
 Metrics = dict[str, float]
 
 
@@ -41,7 +41,7 @@ class Diverged(TrainingError):
     """A loss, a gradient or a number that the policy produced is not finite. The policy is as the last step left it."""
 
 
-class Config(Settings):
+class Config(Horizon):
     updates: int = Field(30, ge=0, description="updates (one collect + one update each); paper 50")
     episodes_per_update: int = Field(64, ge=1, description="episodes; paper 1,280 tokens = 27 episodes of 48")
     epochs: int = Field(2, ge=1, description="passes over a rollout; paper 5")
@@ -125,16 +125,28 @@ def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Exp
 
 @torch.no_grad()
 def experience(state: State, rollout: Rollout, score: Score, config: Config) -> Experience:
-    """What the learner needs to know of a rollout: r_t = score at the end - beta (log pi - log pi_ref) at each token."""
-    scores, parts = score(rollout)
+    """What the learner needs to know of a rollout: its rewards, their values and advantages."""
+    scores, parts, ref_logprobs, kl, rewards = rewarded(state, rollout, score, config)
     mask = rollout.mask
-    ref_logprobs = score_tokens(state.reference, rollout)
-    kl = kl_estimate(logprobs=rollout.logprobs, ref_logprobs=ref_logprobs, kind=config.kl_estimator) * mask
-    rewards = token_rewards(scores, kl, mask, state.kl.coef)
     values = scatter(state_values(state, rollout), mask)
     raw = gae(rewards, values, mask, config.gamma, config.lam)
     advantages = whiten(raw, mask) if config.whiten_advantages else raw
     return Experience(rollout, scores, parts, ref_logprobs, kl, rewards, values, advantages, (raw + values) * mask)
+
+
+@torch.no_grad()
+def rewarded(state, rollout: Rollout, score: Score, config) -> tuple[Tensor, dict[str, Tensor], Tensor, Tensor, Tensor]:
+    """(scores [B], their parts, ref_logprobs, kl, rewards [B, T]): r_t = score, at the end or token by token, - beta kl_t.
+
+    ``state`` has reference and kl; ``config`` has kl_estimator.
+    """
+    scores, parts = score(rollout)
+    mask = rollout.mask
+    scores, token_scores = split_score(scores, mask)
+    ref_logprobs = score_tokens(state.reference, rollout)
+    kl = kl_estimate(logprobs=rollout.logprobs, ref_logprobs=ref_logprobs, kind=config.kl_estimator) * mask
+    at_end = scores if token_scores is None else torch.zeros_like(scores)
+    return scores, parts, ref_logprobs, kl, token_rewards(at_end, kl, mask, state.kl.coef, token_scores)
 
 
 def state_values(state: State, rollout: Rollout) -> Tensor:
