@@ -17,9 +17,10 @@ endif
 
 help:
 	@echo 'make reproduce [PROFILE=$(PROFILE)] [JOBS=$(JOBS)]   from text to the report; run again, it does only what changed'
-	@echo '     PROFILE  smoke   about three minutes, every stage, numbers mean nothing'
-	@echo '              mini    about an hour on two cores, generated reviews (the default)'
-	@echo '              full    every value of every ablation, hours on two cores'
+	@echo '     PROFILE  smoke   about five minutes, every stage, numbers mean nothing'
+	@echo '              mini    well over an hour on two cores, generated reviews (the default)'
+	@echo '              full    every value of every ablation of the first paper, hours on two cores'
+	@echo '              follow_up  the second paper: samplers, DQN and the other learners at every value, hours on two cores'
 	@echo '              imdb    hours on two cores, real film reviews'
 	@echo '              paper   the published models and budgets, needs a GPU'
 	@echo 'make reports [PROFILE=$(PROFILE)]               reports and ledger from the runs that are finished so far'
@@ -78,7 +79,7 @@ pipelines:
 
 # Only what git ignores, only below the named folders: nothing tracked, nothing of another profile, no cache.
 clean:
-	@git clean -fdXq -- $(addprefix $(FOLDER)/,data models variants tune runs build executed) .scratch/$(PROFILE) reports/$(PROFILE) \
+	@git clean -fdXq -- $(addprefix $(FOLDER)/,data models worlds variants tune runs build executed) .scratch/$(PROFILE) reports/$(PROFILE) \
 	  .pytest_cache .hypothesis .ruff_cache rlnlp tests bench
 	@rm -rf .scratch/$(PROFILE)
 	@echo 'removed what profile $(PROFILE) generated; its finished results are still in the DVC cache (.dvc/cache)'

@@ -13,10 +13,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from rlnlp.config import SEARCHED
 from rlnlp.runs import _imports, atomic_json, file_hash, package_files
 
 REPORT = "report"  # the notebooks report_<name> are items of one stage
-BY_NAME = {"run": "*", "tune": "ppo nlpo"}  # learners that a notebook imports by a computed name
+LEARNERS = {"tune": sorted(set(SEARCHED.values()))}  # that a notebook imports by a computed name; "run" any of them
 
 
 def imported(notebook: Path, package: Path) -> list[Path]:
@@ -25,7 +26,7 @@ def imported(notebook: Path, package: Path) -> list[Path]:
     lines = "".join("".join(c["source"]) + "\n" for c in cells if c["cell_type"] == "code").splitlines()
     names = _imports_of("\n".join(line for line in lines if not line.lstrip().startswith(("%", "!"))), package)
     known = sorted(p.stem for p in (package / "learners").glob("*.py") if p.stem != "__init__")
-    learners = known if BY_NAME.get(notebook.stem) == "*" else BY_NAME.get(notebook.stem, "").split()
+    learners = known if notebook.stem == "run" else LEARNERS.get(notebook.stem, [])
     return package_files(*sorted(names | {"rlnlp.nb"}), *(f"rlnlp.learners.{name}" for name in learners), package=package)
 
 

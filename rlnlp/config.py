@@ -17,7 +17,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
 import pydantic
 from pydantic import Field, PrivateAttr
@@ -36,11 +36,30 @@ ALGORITHMS = {  # a file in rlnlp/learners: the sections of params.yaml that its
     "supervised": ("sampling", "supervised"),
     "filtered": ("sampling", "supervised"),
     "best_of_n": ("sampling",),
+    "masked": ("sampling", "learner"),
+    "a2c": ("sampling", "learner"),
+    "trpo": ("sampling", "learner"),
+    "reinforce": ("sampling", "learner"),
+    "rloo": ("sampling", "learner"),
+    "grpo": ("sampling", "learner"),
+    "dqn": ("sampling",),  # off-policy: what `learner` has under the same names means something else there
+    "sac": ("sampling",),
 }
-SEARCHED = {"ppo": "ppo", "nlpo": "nlpo", "bandit": "ppo", "dropout": "ppo", "mismatch": "ppo"}  # whose learning rate it uses
+SEARCHED = {  # whose learning rate, found by the search, an algorithm uses; the others use the one of the file
+    "ppo": "ppo", "nlpo": "nlpo", "bandit": "ppo", "dropout": "ppo", "mismatch": "ppo", "masked": "ppo", "a2c": "a2c",
+    "reinforce": "reinforce", "rloo": "reinforce", "grpo": "grpo",
+}  # fmt: skip
+FROM_REWARDS = {*(a for a, sections in ALGORITHMS.items() if "learner" in sections), "dqn", "sac"}  # need no texts to imitate
 OWN_SECTIONS = {"learner": "ppo", "nlpo": "nlpo", "supervised": "supervised"}  # sections that hold fields of a learner's Config
 DECODINGS = ("greedy", "beam", "top_k", "temperature")  # beside plain, top_p and own, which every run has
-REPORTS = ("kl", "gamma", "dropout", "mask", "budget", "warm_start", "sampling", "vocabulary")
+WORLDS = {  # generated tasks with a model of their own: their rewards, the default first (rlnlp.worlds.REWARDS)
+    "numbers": ("pairs", "pairs_end", "prefix", "prefix_token"),
+    "dates": ("dates",),
+}
+WORLD_TOKENS = 27  # the longest response in a world: what its model's positions leave beside the prompt (rlnlp.worlds)
+REPORTS = (
+    "kl", "gamma", "dropout", "mask", "budget", "warm_start", "sampling", "vocabulary", "samplers", "dqn", "family",
+)  # fmt: skip
 RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 
 
@@ -68,7 +87,7 @@ class Task(Settings):
     judge_reviews: int = Field(ge=2, description="labelled reviews for the judge, disjoint from the reward model's")
     prompt_tokens: int = Field(ge=1, description="tokens; longest prompt the policy sees (64 on IMDB: paper, Table 4)")
     train_prompts: int = Field(ge=1, description="prompts that episodes start from")
-    validation_prompts: int = Field(ge=1, description="prompts for learning curves and for choosing settings")
+    validation_prompts: int = Field(ge=2, description="prompts for learning curves and for choosing settings; REINFORCE compares two")
     test_prompts: int = Field(ge=1, description="prompts used once, at the final checkpoint (5,000 in the paper)")
 
 
@@ -116,6 +135,14 @@ class SamplingSettings(Settings):
     top_p: float = Field(1.0, gt=0, le=1, description="probability mass kept; 1 = all")
 
 
+class Search(Settings):
+    """One algorithm's own grid; what is left out is as `tune` says."""
+
+    learning_rates: tuple[float, ...] = Field((), description="values tried, > 0; none = tune.learning_rates")
+    kl_coefs: tuple[float, ...] = Field((), description="values tried, >= 0, reward unit per nat; none = tune.kl_coefs")
+    updates: int = Field(0, ge=0, description="updates per candidate; 0 = tune.updates")
+
+
 class Tune(Settings):
     """The same search for every algorithm, judged on validation prompts of one draw."""
 
@@ -123,6 +150,24 @@ class Tune(Settings):
     learning_rates: tuple[float, ...] = Field(min_length=1, description="values tried, > 0")
     kl_coefs: tuple[float, ...] = Field(min_length=1, description="values tried, >= 0; reward unit per nat")
     updates: int = Field(ge=1, description="updates per candidate")
+    own: dict[str, Search] = Field(
+        {"ppo": Search(), "nlpo": Search()}, description="algorithms that are searched: what of the grid is their own"
+    )
+
+    def search(self, algorithm: str) -> Search:
+        """The grid of an algorithm. Raises KeyError for one that is not in `own`."""
+        own, grid = self.own[algorithm], ("learning_rates", "kl_coefs", "updates")
+        return Search(**{name: getattr(own, name) or getattr(self, name) for name in grid})
+
+
+class World(Settings):
+    """A generated task with a small model of its own, and what differs there from the sections above."""
+
+    texts: int = Field(ge=2, description="generated texts that its model is trained on")
+    steps: int = Field(ge=1, description="optimiser steps of its model, which is otherwise one of `language_model`")
+    sampling: dict[str, Any] = Field({}, description="what differs from `sampling`")
+    learner: dict[str, Any] = Field({}, description="what differs from `learner`")
+    algorithms: dict[str, dict[str, Any]] = Field({}, description="algorithm: what differs from all of these")
 
 
 class Evaluation(Settings):
@@ -149,9 +194,10 @@ class Run(Settings):
     """What a run is, beside its learner's own settings."""
 
     algorithm: Literal[tuple(ALGORITHMS)] = Field(description="a file in rlnlp/learners")
+    world: Literal[("", *WORLDS)] = Field("", description="generated task of `worlds`; empty = the task of the file")
     start: str = Field("", description="run whose trained policy this one continues; empty = the base model")
     base: Literal["policy", "policy_dropout"] = Field("policy", description="base model; policy_dropout was pretrained with dropout")
-    reward: str = Field("reward", description="reward it is trained on: reward (all labels) or reward_<percent>")
+    reward: str = Field("reward", description="reward it is trained on: reward (all labels, or a world's default), reward_<percent>, or one of a world's")
     decodings: tuple[Literal[DECODINGS], ...] = Field((), description="decodings it is evaluated with beside plain, top_p and own")
     vocabulary: int = Field(0, ge=0, description="tokens that exist, the most frequent ones; 0 = all")
 
@@ -184,6 +230,8 @@ class Params(Settings):
     learner: dict[str, Any] = Field(description="fields of rlnlp.learners.ppo.Config that `sampling` does not have")
     nlpo: dict[str, Any] = Field({}, description="fields that rlnlp.learners.nlpo.Config adds")
     supervised: dict[str, Any] = Field(description="fields of rlnlp.learners.supervised.Config that `sampling` does not have")
+    algorithms: dict[str, dict[str, Any]] = Field({}, description="algorithm: what its Config has beside, or differently from, the sections above")
+    worlds: dict[Literal[tuple(WORLDS)], World] = Field({}, description="generated tasks that runs may be about")
     variants: Variants
     tune: Tune
     runs: dict[str, dict[str, Any]] = Field(
@@ -247,11 +295,14 @@ class Params(Settings):
 
     def algorithm_config(self, algorithm: str, **changes) -> Settings:
         """The learner's Config: its sections of this file, then `changes`. Raises ConfigError naming the first bad field."""
+        return self._config(algorithm, "", changes)
+
+    def _config(self, algorithm: str, world: str, changes: Mapping[str, Any]) -> Settings:
         if algorithm not in ALGORITHMS:
             raise ConfigError(f"{self.path}: expected an algorithm of {list(ALGORITHMS)}, found {algorithm!r}")
         model = learner_class(algorithm)
-        sections = [dict(getattr(self, name)) for name in ALGORITHMS[algorithm]]
-        values = {**_shared(model, sections), **changes}
+        sections = {**dict(self), "sampling": dict(self.sampling), "worlds": {k: dict(v) for k, v in self.worlds.items()}}
+        values = {k: v for _, found in _layers(model, algorithm, world, sections) for k, v in found.items()} | dict(changes)
         try:
             return model.model_validate(values)
         except pydantic.ValidationError as error:
@@ -263,12 +314,14 @@ class Params(Settings):
     def learner_config(self, condition: str, tuned: Mapping[str, Any] | None = None) -> Settings:
         """The learner's Config of one run: its sections of this file, then `tuned`, then what the run itself says.
 
-        tuned: learner fields chosen by the search, e.g. {"learning_rate": 1e-3}.
+        tuned: learner fields chosen by the search, e.g. {"learning_rate": 1e-3}; in a world nothing is searched, and its
+        own sections take their place.
         Raises: ConfigError for an unknown condition or a value the learner refuses.
         """
-        run = self._entry(condition)
-        overrides = {k: v for k, v in run.items() if k not in Run.model_fields}
-        return self.algorithm_config(run["algorithm"], **{**(tuned or {}), **overrides})
+        run, entry = self.run(condition), self._entry(condition)
+        overrides = {k: v for k, v in entry.items() if k not in Run.model_fields}
+        found = {} if run.world else dict(tuned or {})
+        return self._config(run.algorithm, run.world, {**found, **overrides})
 
     def pick(self, *names: str) -> dict[str, Any]:
         """The values under dotted names ("sampling", "learner.gamma", ...), flat, for a fingerprint.
@@ -297,10 +350,25 @@ def learner_class(algorithm: str) -> type[Settings]:
     return importlib.import_module(f"rlnlp.learners.{algorithm}").Config
 
 
-def _shared(model: type[Settings], sections: list[dict[str, Any]]) -> dict[str, Any]:
-    """The values of the sections that a learner has and that are not fixed by what it is (a bandit's gamma is 1)."""
-    fixed = getattr(model, "fixed", {})
-    return {k: v for section in sections for k, v in section.items() if k in model.model_fields and k not in fixed}
+def _layers(model: type[Settings], algorithm: str, world: str, values: Mapping[str, Any]) -> list[tuple[tuple, dict]]:
+    """Where a learner's settings stand, each replacing those before: (keys, values). `values`: the file's.
+
+    Of the sections that algorithms share, only what the learner has and what is not fixed by what it is (a bandit's gamma is 1).
+    """
+    fixed, names = getattr(model, "fixed", {}), ALGORITHMS[algorithm]
+
+    def section(*keys: str, shared: bool = True) -> tuple[tuple, dict]:
+        found: Any = values
+        for key in keys:
+            found = (found.get(key) if isinstance(found, Mapping) else None) or {}
+        kept = {k: v for k, v in found.items() if not shared or (k in model.model_fields and k not in fixed)}
+        return keys, kept
+
+    layers = [*(section(name) for name in names), section("algorithms", algorithm, shared=False)]
+    if world:
+        layers += [section("worlds", world, name) for name in ("sampling", "learner") if name in names]
+        layers.append(section("worlds", world, "algorithms", algorithm, shared=False))
+    return layers
 
 
 def load(path: str | Path = "params.yaml", **overrides) -> Params:
@@ -425,37 +493,67 @@ class _Check:
                 self.origin[keys] = origin
 
     def learners(self) -> None:
-        """Check `learner`, `nlpo`, `supervised` and every run against the learners' Config classes."""
-        sections = {name: self.raw.get(name, {}) for name in ("sampling", *OWN_SECTIONS)}
-        groups = {name: self.raw.get(name) or {} for name in ("runs", "continued")}
-        if not all(isinstance(section, dict) for section in (*sections.values(), *groups.values())):
+        """Check the sections that learners' Config classes decide, and every run, against those classes."""
+        shared = {name: self.raw.get(name, {}) for name in ("sampling", *OWN_SECTIONS)}
+        groups = {name: self.raw.get(name) or {} for name in ("runs", "continued", "algorithms", "worlds")}
+        if not all(isinstance(section, dict) for section in (*shared.values(), *groups.values())):
             return  # already reported
         before = len(self.problems)
         for section in OWN_SECTIONS:
-            for name in sections[section]:
-                if name not in _names(section):
-                    self.add((section, name), f"unknown name{_suggest((section, name))}")
-        known = {name: {k: v for k, v in values.items() if k in _names(name)} for name, values in sections.items()}
-
-        def given(algorithm: str) -> tuple[dict, dict]:
-            """The values that an algorithm takes from the sections, and where each stands."""
-            names, model = ALGORITHMS[algorithm], learner_class(algorithm)
-            values = _shared(model, [known[name] for name in names])
-            return values, {k: (name, k) for name in names for k in known[name] if k in values}
-
+            self.known_names((section,), shared[section], section)
+        for name, world in groups["worlds"].items():
+            for part in ("sampling", "learner"):
+                self.known_names(("worlds", name, part), world.get(part) if isinstance(world, dict) else {}, part)
+        whole = self.horizon("")
         for section, algorithm in OWN_SECTIONS.items():
-            self.validate(algorithm, *given(algorithm), (section,))
+            self.validate(algorithm, *self.given(algorithm, ""), (section,), whole)
+        for algorithm, entry in groups["algorithms"].items():
+            self.algorithm_entry(algorithm, "", entry, whole)
+        for world in groups["worlds"].keys() & WORLDS.keys():
+            if isinstance(groups["worlds"][world], dict):
+                right = self.horizon(world) and whole
+                self.validate("ppo", *self.given("ppo", world), ("worlds", world), right)
+                own = groups["worlds"][world].get("algorithms")
+                for algorithm, entry in own.items() if isinstance(own, dict) else ():
+                    self.algorithm_entry(algorithm, world, entry, right)
         sound = len(self.problems) == before
-        for group, runs in groups.items():
-            for name, run in runs.items():
+        for group in ("runs", "continued"):
+            for name, run in groups[group].items():
                 if not RUN_NAME.fullmatch(name):
                     self.add((group, name), "expected a name of letters, digits, _ and - (no dots), as it names a folder")
                 if isinstance(run, dict):
-                    self.run_entry((group, name), run, given, sound)
+                    self.run_entry((group, name), run, sound)
 
-    def run_entry(self, place: tuple, run: dict, given, sound: bool) -> None:
+    def known_names(self, keys: tuple, values: Any, section: str) -> None:
+        """Report the names in `values`, which stand at `keys`, that the section does not have."""
+        for name in [n for n in values if n not in _names(section)] if isinstance(values, dict) else ():
+            self.add((*keys, name), f"unknown name{_suggest((*keys, name))}")
+
+    def given(self, algorithm: str, world: str) -> tuple[dict, dict]:
+        """The values that an algorithm takes from the sections, and where each stands."""
+        layers = _layers(learner_class(algorithm), algorithm, world, self.raw)
+        found = {k: ((*keys, k), v) for keys, values in layers for k, v in values.items()}
+        return {k: v for k, (_, v) in found.items()}, {k: keys for k, (keys, _) in found.items()}
+
+    def horizon(self, world: str) -> bool:
+        """Whether EOS can be blocked for as long as the sections say; else reported here, as every learner would say so."""
+        values, places = self.given("ppo", world)
+        least, most = (values.get(f"{name}_new_tokens") for name in ("min", "max"))
+        if turned := isinstance(least, int) and isinstance(most, int) and least > most:
+            self.add(places["min_new_tokens"], f"expected at most max_new_tokens ({most}), found {least}")
+        return not turned
+
+    def algorithm_entry(self, algorithm: str, world: str, entry: Any, whole: bool) -> None:
+        """Check one entry of `algorithms`, or of a world's."""
+        place = (*(("worlds", world) if world else ()), "algorithms", algorithm)
+        if algorithm not in ALGORITHMS:
+            self.add(place, f"expected one of {', '.join(ALGORITHMS)}{_nearest(algorithm, ALGORITHMS)}")
+        elif isinstance(entry, dict):
+            self.validate(algorithm, *self.given(algorithm, world), place, whole)
+
+    def run_entry(self, place: tuple, run: dict, sound: bool) -> None:
         """Check one entry of `runs` or `continued`: what a Run has, and what its learner has."""
-        algorithm = run.get("algorithm")
+        algorithm, world = run.get("algorithm"), run.get("world", "")
         if algorithm not in ALGORITHMS:
             found = "none" if algorithm is None else f"{_show(algorithm)}{_nearest(algorithm, ALGORITHMS)}"
             self.add((*place, "algorithm"), f"expected one of {', '.join(ALGORITHMS)}; found {found}")
@@ -465,8 +563,12 @@ class _Check:
         except pydantic.ValidationError as error:
             for e in error.errors():
                 self.add(place + e["loc"], _explain(e, Run, e["loc"]))
+        if not isinstance(world, str) or world not in ("", *(self.raw.get("worlds") or {})):
+            if (*place, "world") not in self.reported:
+                self.add((*place, "world"), f"expected a name in worlds, found {_show(world)}{_nearest(world, self.raw.get('worlds') or {})}")
+            return
         own = {k: v for k, v in run.items() if k not in Run.model_fields}
-        self.validate(algorithm, {**given(algorithm)[0], **own}, {k: (*place, k) for k in own}, place, sound)
+        self.validate(algorithm, {**self.given(algorithm, world)[0], **own}, {k: (*place, k) for k in own}, place, sound)
 
     def validate(self, algorithm: str, values: dict, origins: dict, section: tuple, whole: bool = True) -> None:
         """Report what the learner refuses, for the keys in `origins` (and as a whole, if `whole`)."""
@@ -495,19 +597,18 @@ class _Check:
             )
         if p.tune.draw not in p.draws:
             self.add(("tune", "draw"), f"expected one of draws {list(p.draws)}, found {p.tune.draw}")
-        for name, low in (("learning_rates", "> 0"), ("kl_coefs", ">= 0")):
-            values = getattr(p.tune, name)
-            if min(values) < 0 or (min(values) == 0 and low == "> 0") or len(set(values)) < len(values):
-                self.add(("tune", name), f"expected different numbers {low}, found {list(values)}")
+        for place, grid in ((("tune",), p.tune), *((("tune", "own", k), v) for k, v in p.tune.own.items())):
+            for name, low in (("learning_rates", "> 0"), ("kl_coefs", ">= 0")):
+                values = getattr(grid, name)
+                if min(values, default=1) < 0 or (min(values, default=1) == 0 and low == "> 0") or len(set(values)) < len(values):
+                    self.add((*place, name), f"expected different numbers {low}, found {list(values)}")
+        for name in p.tune.own.keys() - set(SEARCHED.values()):
+            known = sorted(set(SEARCHED.values()))
+            self.add(("tune", "own", name), f"expected one of {', '.join(known)}{_nearest(name, known)}")
         for name in ("language_model", "reward_model"):
             model = getattr(p, name)
             if model.width % model.heads:
                 self.add((name, "width"), f"expected a multiple of heads ({model.heads}), found {model.width}")
-        if p.sampling.min_new_tokens > p.sampling.max_new_tokens:
-            self.add(
-                ("sampling", "min_new_tokens"),
-                f"expected at most max_new_tokens ({p.sampling.max_new_tokens}), found {p.sampling.min_new_tokens}",
-            )
         model = p.language_model
         if not p.bring.model and model.tokenizer == "bpe" and model.vocabulary < 260:
             self.add(
@@ -534,10 +635,9 @@ class _Check:
         if len(fractions) < len(p.variants.label_fractions) or len(set(fractions)) < len(fractions):
             self.add(("variants", "label_fractions"), f"expected different numbers >= 0 and < 1, found {list(p.variants.label_fractions)}")
         rewards = ["reward", *(reward_name(f) for f in fractions)]
+        used: dict[str, list[str]] = {}  # search: the runs that need it
         for group, runs in (("runs", p.runs), ("continued", p.continued)):
             for name, entry in runs.items():
-                if not set(entry) & {"start", "reward", "base", "vocabulary"} and group == "runs":
-                    continue
                 try:
                     run = Run.model_validate({k: v for k, v in entry.items() if k in Run.model_fields})
                 except pydantic.ValidationError:
@@ -546,15 +646,24 @@ class _Check:
                     self.add((group, name, "start"), "expected no start here: runs that continue another stand in `continued`")
                 if group == "continued" and run.start not in p.runs:
                     self.add((group, name, "start"), f"expected a name in runs, found {_show(run.start)}{_nearest(run.start, p.runs)}")
+                elif group == "continued" and p.runs[run.start].get("world", "") != run.world:
+                    self.add((group, name, "start"), f"expected a run of the same world ({run.world or 'none'}), found {run.start!r}")
+                if run.world:
+                    self.world_run((group, name), run)
+                    continue
+                if run.algorithm in SEARCHED and (entry.get("updates") != 0 or "learning_rate" not in entry):
+                    used.setdefault(SEARCHED[run.algorithm], []).append(name)
                 if run.reward not in rewards:
                     self.add((group, name, "reward"), f"expected one of {rewards} (variants.label_fractions), found {run.reward!r}{_nearest(run.reward, rewards)}")
                 if run.base == "policy_dropout" and not p.variants.dropout:
                     self.add((group, name, "base"), "policy_dropout is not made: variants.dropout is 0")
-                if run.vocabulary and "learner" not in ALGORITHMS[run.algorithm]:
+                if run.vocabulary and run.algorithm not in FROM_REWARDS:
                     self.add((group, name, "vocabulary"), f"expected 0 for {run.algorithm}: the texts it imitates use all tokens")
+        for search in used.keys() - p.tune.own.keys():
+            self.add(("tune", "own"), f"expected an entry `{search}: {{}}`, a learning rate that these runs use: {', '.join(used[search])}")
         for setting, own in (("reward", "reward"), ("model", "base")):  # variants are made of models that are trained here
             plain = Run.model_fields[own].default
-            lost = [name for name, entry in p.all_runs.items() if entry.get(own, plain) != plain]
+            lost = [name for name, entry in p.all_runs.items() if entry.get(own, plain) != plain and not entry.get("world")]
             if getattr(p.bring, setting) and lost and ("bring", setting) not in self.reported:
                 self.add(("bring", setting), f"these runs need a {own} that is made here; take them out of runs and reports: {', '.join(lost)}")
         for report, shown in p.reports.items():
@@ -574,9 +683,23 @@ class _Check:
         if len(set(p.claims)) < len(p.claims):
             self.add(("claims",), "expected different names")
 
+    def world_run(self, place: tuple, run: Run) -> None:
+        """What a run in a world may say: it has a reward of that world, and no texts, variants or labels to choose from."""
+        rewards = ["reward", *WORLDS[run.world]]
+        if run.reward not in rewards:
+            self.add((*place, "reward"), f"expected one of {rewards} in the world {run.world}, found {run.reward!r}{_nearest(run.reward, rewards)}")
+        if run.algorithm not in FROM_REWARDS:
+            self.add((*place, "world"), f"expected none for {run.algorithm}: in a world there are only rewards to learn from")
+        longest = {**self.given(run.algorithm, run.world)[0], **self.raw[place[0]][place[1]]}.get("max_new_tokens")
+        if isinstance(longest, int) and longest > WORLD_TOKENS:
+            self.add((*place, "world"), f"expected max_new_tokens <= {WORLD_TOKENS} (its model's positions), found {longest}")
+        for name, why in (("base", "a world has one model"), ("vocabulary", "its tokens are few")):
+            if getattr(run, name) != Run.model_fields[name].default:
+                self.add((*place, name), f"expected nothing in the world {run.world}: {why}")
+
     def lengths(self, p: Params) -> None:
         """Prompt and response fit into the models."""
-        own = [run.get("max_new_tokens") for run in p.all_runs.values()]
+        own = [run.get("max_new_tokens") for run in p.all_runs.values() if not run.get("world")]
         longest = max(n for n in [p.sampling.max_new_tokens, *own] if isinstance(n, int))
         need = p.task.prompt_tokens + longest
         parts = f"task.prompt_tokens {p.task.prompt_tokens} + max_new_tokens {longest} = {need}"
@@ -665,8 +788,13 @@ def _explain(error: dict, model: type[Settings], loc: tuple, section: tuple = ()
 
 def _description(model: type[Settings], loc: tuple) -> str:
     """The description of the field at `loc`."""
-    field = None
-    for key in loc:
+    field, keys = None, list(loc)
+    while keys:
+        if get_origin(model) is dict:  # a key of the user's
+            keys.pop(0)
+            model = get_args(model)[1]
+            continue
+        key = keys.pop(0)
         if not (isinstance(model, type) and issubclass(model, Settings)) or key not in model.model_fields:
             break
         field = model.model_fields[key]
@@ -705,7 +833,7 @@ def _known(keys: tuple) -> bool:
     """Whether dotted `keys` name a value of params.yaml (as far as the names are fixed)."""
     if keys[0] not in Params.model_fields:
         return False
-    return len(keys) == 1 or keys[0] in ("runs", "continued", "sizes", "reports") or keys[1] in _names(keys[0])
+    return len(keys) == 1 or keys[0] in ("runs", "continued", "sizes", "reports", "algorithms", "worlds") or keys[1] in _names(keys[0])
 
 
 def _suggest(keys: tuple, model: type[Settings] | None = None) -> str:
@@ -713,6 +841,10 @@ def _suggest(keys: tuple, model: type[Settings] | None = None) -> str:
     *section, name = [str(k) for k in keys]
     if section[:1] in (["runs"], ["continued"]):
         names, prefix = [*(model or learner_class("ppo")).model_fields, *Run.model_fields], ".".join(section)
+    elif "algorithms" in section:
+        names, prefix = list((model or learner_class("ppo")).model_fields), ".".join(section)
+    elif section[:1] == ["worlds"]:
+        names, prefix = list(_names(section[2]) if len(section) > 2 else World.model_fields), ".".join(section)
     else:
         names, prefix = list(_names(section[0] if section else "")), section[0] if section else ""
     if near := difflib.get_close_matches(name, names, 1, 0.6):

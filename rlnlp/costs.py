@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from rlnlp.config import Params
 from rlnlp.settings import Settings
 
 REVIEW_TOKENS = 300  # a human review, whose likelihood evaluation measures
+WORLD_PROMPT = 5  # tokens
 BYTES = 4  # of a float32
 LOGITS_AT_ONCE, COPIES = 4096, 5  # positions whose logits evaluation holds (models.CHUNK), and how many such tensors
 # Floats a GPT-2 keeps for the backward pass per token, layer and unit of width: with its gelu in one kernel, and with
@@ -83,10 +85,13 @@ def step(model: Shape | None, tokens: float) -> float:
     return 3.0 * forward(model, tokens)
 
 
-def of_run(params: Params, condition: str, policy: Shape, reward: Shape | None) -> Cost:
-    """One seed of a condition: training and evaluation. Raises ConfigError as ``Params.learner_config``."""
+def of_run(params: Params, condition: str, policy: Shape, reward: Shape | None, worlds: Mapping[str, Shape] = MappingProxyType({})) -> Cost:
+    """One seed of a condition: training and evaluation. worlds: the shapes of their models; a world has no reward model
+    and no human texts. Raises ConfigError as ``Params.learner_config``."""
     run, settings = params.run(condition), params.learner_config(condition)
-    return training(params, settings, policy, reward) + evaluation(params, settings, run.decodings, policy, reward)
+    if run.world:
+        params, policy, reward = params.replace(task=params.task.replace(prompt_tokens=WORLD_PROMPT)), worlds[run.world], None
+    return training(params, settings, policy, reward) + evaluation(params, settings, run.decodings, policy, reward, not run.world)
 
 
 def training(params: Params, settings: Settings, policy: Shape, reward: Shape | None) -> Cost:
@@ -96,7 +101,13 @@ def training(params: Params, settings: Settings, policy: Shape, reward: Shape | 
     size, T = settings.episodes_per_update, settings.max_new_tokens
     tokens = size * (params.task.prompt_tokens + T)
     scoring = forward(reward, size * params.reward_model.max_tokens)
-    if hasattr(settings, "gamma"):
+    if hasattr(settings, "batch_episodes"):
+        one, rows = _soft_actor_critic(settings, tokens, scoring, policy), settings.batch_episodes
+    elif hasattr(settings, "gradient_steps"):
+        one, rows = _q_learning(settings, tokens, scoring, policy), settings.batch_size
+    elif hasattr(settings, "cg_steps"):
+        one, rows = _trust_region(settings, tokens, scoring, policy), math.ceil(size / settings.minibatches)
+    elif hasattr(settings, "epochs"):
         one, rows = _policy_gradient(settings, tokens, scoring, policy), math.ceil(size / settings.minibatches)
     else:  # maximum likelihood, on references or on the best of its own samples, which the reference scores too
         n, rows = getattr(settings, "samples_per_prompt", 0), size
@@ -105,10 +116,19 @@ def training(params: Params, settings: Settings, policy: Shape, reward: Shape | 
     return dataclasses.replace(one.times(settings.updates), memory=memory(params, settings, policy, reward, rows))
 
 
+def _valued(settings: Settings) -> bool:
+    """Whether a learner trains a value network, or a critic, beside the policy."""
+    return getattr(settings, "value", "") == "separate" or hasattr(settings, "value_epochs") or hasattr(settings, "batch_episodes")
+
+
+def _masked(settings: Settings) -> int:
+    """1 if another model than the policy says which tokens it may choose, else 0."""
+    return int(hasattr(settings, "mask_top_p") or getattr(settings, "mask_delay", 0) > 0 or getattr(settings, "explore_rule", "none") != "none")
+
+
 def _policy_gradient(settings: Settings, tokens: float, scoring: float, policy: Shape) -> Cost:
     """One update of PPO and its kin. tokens: of prompts and responses; scoring: FLOPs of the reward model."""
-    value = policy if settings.value == "separate" else None
-    masked = int(hasattr(settings, "mask_top_p"))
+    value, masked = policy if _valued(settings) else None, _masked(settings)
     size, T, steps = settings.episodes_per_update, settings.max_new_tokens, settings.epochs * settings.minibatches
     flops = (2 + masked) * forward(policy, tokens) + forward(value, tokens) + scoring  # rollout, reference (mask model); values
     flops += settings.epochs * (step(policy, tokens) + step(value, tokens))
@@ -116,25 +136,63 @@ def _policy_gradient(settings: Settings, tokens: float, scoring: float, policy: 
     return Cost(size, size * T, settings.epochs * size * T, flops=flops, passes=passes)
 
 
-def evaluation(params: Params, settings: Settings, extra: Sequence[str], policy: Shape, reward: Shape | None) -> Cost:
+def _trust_region(settings: Settings, tokens: float, scoring: float, policy: Shape) -> Cost:
+    """One update of TRPO, whose first tried step is taken. A Fisher product is a backward pass through a forward and a
+    backward one: 12 N per token."""
+    size, T, parts = settings.episodes_per_update, settings.max_new_tokens, settings.minibatches
+    fisher = tokens * min(settings.fisher_episodes, size) / size
+    flops = 3 * forward(policy, tokens) + scoring + step(policy, tokens)  # rollout, reference, values; the gradient
+    flops += step(policy, fisher) + settings.cg_steps * 6 * forward(policy, fisher)
+    flops += 2 * forward(policy, tokens) + settings.value_epochs * step(policy, tokens)  # the KL of the tried step; the value network
+    passes = T + 3 + 3 * parts + 3 + 6 * settings.cg_steps + 2 * parts + 3 * settings.value_epochs * parts
+    return Cost(size, size * T, size * T, flops=flops, passes=passes)
+
+
+def _soft_actor_critic(settings: Settings, tokens: float, scoring: float, policy: Shape) -> Cost:
+    """One update of SAC: whole episodes are read by actor and critic (backward too), the reference and the target."""
+    size, T, steps = settings.episodes_per_update, settings.max_new_tokens, settings.gradient_steps
+    drawn = settings.batch_episodes * tokens / size
+    flops = 5 * forward(policy, tokens) + scoring  # rollout, reference; then actor, reference and critic for the values
+    flops += steps * 2 * (step(policy, drawn) + forward(policy, drawn))
+    return Cost(size, size * T, steps * settings.batch_episodes * T, flops=flops, passes=T + 5 + steps * 8)
+
+
+def _q_learning(settings: Settings, tokens: float, scoring: float, policy: Shape) -> Cost:
+    """One update of DQN: an episode is read for every token drawn, by the policy (backward too), the target and, where the
+    max is restricted, the reference."""
+    size, T, steps, masked = settings.episodes_per_update, settings.max_new_tokens, settings.gradient_steps, _masked(settings)
+    drawn = settings.batch_size * tokens / size
+    frozen, ruled = settings.trunk == "frozen", settings.max_rule != "none"
+    flops = (3 + masked) * forward(policy, tokens) + scoring  # rollout, (its mask), reference, values
+    flops += steps * (forward(policy, drawn) if frozen else step(policy, drawn) + forward(policy, drawn))
+    flops += steps * ruled * forward(policy, drawn)
+    passes = (1 + masked) * T + 3 + steps * ((1 if frozen else 4) + ruled)
+    return Cost(size, size * T, steps * settings.batch_size, flops=flops, passes=passes)
+
+
+def evaluation(
+    params: Params, settings: Settings, extra: Sequence[str], policy: Shape, reward: Shape | None, human: bool = True
+) -> Cost:
     """A run's evaluations: on the test prompts at its end, on the validation prompts after half its updates.
 
     extra: decodings beside plain, top_p and own. The last two are not measured at half time, own not at all where it is plain.
+    human: whether the likelihood of human reviews is measured too.
     """
-    own = getattr(settings, "n", 1), int(hasattr(settings, "mask_top_p"))  # samples per prompt; whether a mask model reads too
-    off = {"temperature": 1, "top_k": 0, "top_p": 1}
-    differs = own != (1, 0) or any(getattr(settings, name, plain) != plain for name, plain in off.items())
+    greedy = getattr(settings, "max_rule", None)  # DQN's own: greedy, in what its max may choose
+    own = getattr(settings, "n", 1), int(greedy != "none") if greedy else _masked(settings)  # samples per prompt; mask models
+    off = {"temperature": 1, "top_k": 0, "top_p": 1, "mask_rule": "none"}
+    differs = greedy or own != (1, 0) or any(getattr(settings, name, plain) != plain for name, plain in off.items())
     always = [(1, 0), *[(params.evaluation.beams if name == "beam" else 1, 0) for name in extra]]
     test, half = params.task.test_prompts, params.task.validation_prompts
     total = Cost()
-    for prompts, rows, masked in [*[(test, *d) for d in [*always, (1, 0), *[own] * differs]], *[(half, *d) for d in always]]:
+    for prompts, rows, masked in [*[(test, *d) for d in [*always, (1, 0), *[own] * bool(differs)]], *[(half, *d) for d in always]]:
         tokens = prompts * (params.task.prompt_tokens + settings.max_new_tokens)
         flops = (rows * (1 + masked) + 3) * forward(policy, tokens)  # generation; then evaluator, policy and reference read
         flops += (rows + 1) * forward(reward, prompts * params.reward_model.max_tokens)  # with the prompt, and without
         batches = math.ceil(prompts * rows / params.evaluation.batch_size)
         passes = batches * (settings.max_new_tokens * (1 + masked) + 5)
         total += Cost(evaluated=prompts * rows * settings.max_new_tokens, flops=flops, passes=passes)
-    reviews = params.evaluation.human_reviews
+    reviews = params.evaluation.human_reviews * human
     read = min(REVIEW_TOKENS, policy.positions or REVIEW_TOKENS) * reviews
     total += Cost(flops=forward(policy, read), passes=math.ceil(reviews / 32)).times(2)
     return dataclasses.replace(total, memory=memory(params, settings, policy, reward, 0))
@@ -143,13 +201,13 @@ def evaluation(params: Params, settings: Settings, extra: Sequence[str], policy:
 def memory(params: Params, settings: Settings, policy: Shape, reward: Shape | None, rows: int) -> float:
     """Bytes at the peak of a run. rows: episodes of a minibatch, 0 where nothing is trained.
 
-    fp32 weights of policy, reference, evaluator (value, mask model, reward model); gradients and two Adam moments of what
+    fp32 weights of policy, reference, evaluator (value, mask model, target, reward model); gradients and two Adam moments of what
     is trained; and the larger of a minibatch's activations and what evaluation holds: caches and logits.
     """
     length = params.task.prompt_tokens + settings.max_new_tokens
-    value = policy.parameters * (getattr(settings, "value", "shared") == "separate")
-    masked = int(hasattr(settings, "mask_top_p"))
-    weights = (3 + masked) * policy.parameters + value + (reward.parameters if reward else 0)
+    value, target = policy.parameters * _valued(settings), hasattr(settings, "gradient_steps")
+    masked = int(_masked(settings) and not target)  # DQN's is the reference
+    weights = (3 + masked + target) * policy.parameters + value + (reward.parameters if reward else 0)
     trained = (policy.parameters + value) * bool(rows)
     update = trained + (1 + bool(value)) * policy.kept * rows * length * policy.layers * policy.width
     update += 3 * rows * settings.max_new_tokens * policy.vocabulary  # logits, log-softmax, its gradient
@@ -171,5 +229,13 @@ def models_of_a_draw(params: Params, policy: Shape, reward: Shape | None) -> Cos
 
 def search(params: Params, algorithm: str, policy: Shape, reward: Shape | None) -> Cost:
     """The search for an algorithm's learning rate: every candidate trained (their short evaluations are left out)."""
-    one = training(params, params.algorithm_config(algorithm, updates=params.tune.updates), policy, reward)
-    return one.times(len(params.tune.learning_rates) * len(params.tune.kl_coefs))
+    grid = params.tune.search(algorithm)
+    one = training(params, params.algorithm_config(algorithm, updates=grid.updates), policy, reward)
+    return one.times(len(grid.learning_rates) * len(grid.kl_coefs))
+
+
+def worlds_of_a_draw(params: Params, worlds: Mapping[str, Shape]) -> Cost:
+    """The worlds' models."""
+    rows = params.language_model.batch_size
+    each = [(shape, params.worlds[name].steps) for name, shape in worlds.items()]
+    return sum((Cost(flops=step(shape, steps * rows * shape.positions), passes=3 * steps) for shape, steps in each), Cost())

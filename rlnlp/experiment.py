@@ -22,8 +22,8 @@ from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging
 
-from . import checkpoint, classify, data, models, pretrain, runs, variants
-from .config import ALGORITHMS, SEARCHED, Evaluation, Params, Run
+from . import checkpoint, classify, data, models, pretrain, runs, variants, worlds
+from .config import ALGORITHMS, SEARCHED, Evaluation, Params, Run, learner_class
 from .evaluation import Decoding, evaluate, human_log_perplexity
 from .learners.ppo import Diverged, TrainingError
 from .rewards import check_function, classifier_reward, evaluate_reward, load_function
@@ -33,6 +33,7 @@ from .types import Experience, Prompts, Rollout, take, to
 
 SAVE_EVERY = 5  # updates between checkpoints: a kill costs at most this much work
 SETTINGS_READ = ("bring", "mirror", "task", "reward_model", "evaluation", "threads", "device")
+READ_IN_A_WORLD = ("task.train_prompts", "task.validation_prompts", "task.test_prompts", "evaluation", "threads", "device")
 LAST = 3  # updates whose mean score says where training ended
 
 
@@ -49,23 +50,24 @@ def setup(params: Params) -> None:
 
 @dataclass
 class Draw:
-    """What draw k supplies to a run: models, tokenizer, rewards, judges and prompts."""
+    """What draw k supplies to a run: models, tokenizer, rewards, judges and prompts. In a world: its model, rewards and prompts."""
 
     policy: PreTrainedModel
     evaluator: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
     reward: Callable  # trained on all labels: what every run is measured by
     training_reward: Callable  # what this run is trained on
+    score: Callable[[Rollout], tuple]  # the same, of a rollout: what the learner calls
     alone: Callable | None  # the reward of a response without its prompt, where the reward is a classifier
     judge: Callable | None
     judge_2: Callable | None
-    data: Path
-    prompt_tokens: int
+    data: Path | None
+    load: Callable[[str], Prompts]
     read: dict[str, Prompts] = field(default_factory=dict)  # split -> its prompts
 
     def prompts(self, split: str) -> Prompts:
         if split not in self.read:
-            self.read[split] = to(data.load_prompts(self.data, split, self.tokenizer, self.prompt_tokens), self.policy.device)
+            self.read[split] = to(self.load(split), self.policy.device)
         return self.read[split]
 
 
@@ -85,12 +87,42 @@ def base_folder(params: Params, draw: int, run: Run) -> str:
         if not folder.is_dir():
             raise FileNotFoundError(f"{folder}: no such folder; run the stage runs@{run.start} first (make reproduce)")
         return str(folder)
+    if run.world:
+        return str(world_folder(params, draw, run.world))
     _, trained, further = folders_of(params, draw)
     return pretrain.locate(trained, "policy", params.mirror) if run.base == "policy" else str(further / run.base)
 
 
+def world_folder(params: Params, draw: int, world: str) -> Path:
+    """Where a draw's model of a world is. Raises ``FileNotFoundError`` naming the stage that makes it."""
+    folder = params.folder / "worlds" / f"draw{draw}" / world
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder}: no such folder; run the stage worlds@{draw} first (make reproduce)")
+    return folder
+
+
+def load_world(params: Params, draw: int, run: Run) -> Draw:
+    """A world's model, which is policy and evaluator, its prompts, and the rewards that are measured by and trained on.
+
+    Every run of a world is measured by its default reward. There are no judges, and no human texts.
+    """
+    policy, tokenizer = models.load(base_folder(params, draw, run), params.device)
+    evaluator, _ = models.load(world_folder(params, draw, run.world), params.device)
+    default = next(iter(worlds.REWARDS[run.world]))
+    name = default if run.reward == "reward" else run.reward
+    counts = {split: getattr(params.task, f"{split}_prompts") for split in ("train", "validation", "test")}
+    measured = worlds.score_text(run.world, default)
+    return Draw(
+        policy, evaluator, tokenizer, measured, measured if name == default else worlds.score_text(run.world, name),
+        worlds.scorer(run.world, name, tokenizer), None, None, None, None,
+        lambda split: worlds.prompts(tokenizer, counts[split], split, draw),
+    )
+
+
 def load_draw(params: Params, draw: int, run: Run) -> Draw:
     """Everything a run of draw ``draw`` needs, checked before training starts."""
+    if run.world:
+        return load_world(params, draw, run)
     texts, trained, further = folders_of(params, draw)
     policy, tokenizer = models.load(base_folder(params, draw, run), params.device)
     if run.vocabulary:
@@ -102,7 +134,10 @@ def load_draw(params: Params, draw: int, run: Run) -> Draw:
         classify.load_judge(folder) if (folder / "judge.json").is_file() else None
         for folder in (trained / "judge", further / "judge_2")
     ]
-    draw = Draw(policy, evaluator, tokenizer, reward, training_reward, alone, *judges, texts, params.task.prompt_tokens)
+    draw = Draw(
+        policy, evaluator, tokenizer, reward, training_reward, scorer(training_reward, tokenizer), alone, *judges, texts,
+        lambda split: data.load_prompts(texts, split, tokenizer, params.task.prompt_tokens),
+    )
     if context := getattr(policy.config, "n_positions", None) or getattr(policy.config, "max_position_embeddings", None):
         for split in ("train", "validation", "test"):
             data.check_context(draw.prompts(split), params.sampling.max_new_tokens, context)
@@ -189,8 +224,7 @@ def train(
         half(state, curve)
     progress = tqdm(total=config.updates, initial=state.update, desc=label, unit="update")
     try:
-        score = scorer(draw.training_reward, draw.tokenizer)
-        for metrics in module.train(state, prompts or draw.prompts("train"), score, config):
+        for metrics in module.train(state, prompts or draw.prompts("train"), draw.score, config):
             curve.append(metrics)
             progress.update()
             shown = {"score": "objective/score", "kl": "objective/kl", "loss": "supervised/loss"}
@@ -213,11 +247,21 @@ def train(
 
 
 def decodings(algorithm: str, config: Settings, settings: Evaluation, extra: tuple[str, ...] = ()) -> list[Decoding]:
-    """Plain and top-p, the same for every algorithm, the one the algorithm trained with, and those of ``extra``."""
+    """Plain and top-p, the same for every algorithm, the one the algorithm trained with, and those of ``extra``.
+
+    DQN's own is the policy that its values define: greedy, among the tokens that its max may choose.
+    """
     common = {"max_new_tokens": config.max_new_tokens, "min_new_tokens": getattr(config, "min_new_tokens", 0)}
     own = {**common, **{k: getattr(config, k) for k in ("temperature", "top_k", "top_p") if hasattr(config, k)}}
     if algorithm == "nlpo":
         own |= {"mask_top_p": config.mask_top_p, "mask_min_tokens": config.mask_min_tokens, "mask_random": config.mask_source == "random"}
+    if algorithm == "masked" and config.mask_rule != "none":
+        whose = "mask_model" if config.mask_delay else "policy"
+        own |= {"rule": config.mask_rule, "rule_value": config.mask_value, "rule_of": whose}
+    if algorithm == "dqn":
+        own |= {"top_k": 1}
+        if config.max_rule != "none":
+            own |= {"rule": config.max_rule, "rule_value": config.max_value, "rule_of": "mask_model"}
     if algorithm == "best_of_n":
         own |= {"best_of": config.n}
     named = {
@@ -249,7 +293,8 @@ def evaluate_state(params: Params, draw: Draw, state, seed: int, split: str, cho
     if not all(torch.isfinite(weights).all() for weights in state.policy.parameters()):
         about = {"split": split, "prompts": len(prompts), "score": None}
         return [{**about, "decoding": d.name, "decoding_record": d.record()} for d in chosen], []
-    human = human_log_perplexity(state.policy, draw.tokenizer, data.load_texts(draw.data, "human_reviews"))
+    texts = data.load_texts(draw.data, "human_reviews") if draw.data else []
+    human = human_log_perplexity(state.policy, draw.tokenizer, texts) if texts else None
     for decoding in chosen:
         record = decoding.record()
         if record not in done:
@@ -274,6 +319,8 @@ def training_facts(curve: list[dict], config: Settings, updates: int) -> dict[st
     wobble: standard deviation of the training score's changes from update to update / sqrt 2. drop: its highest mean over
     3 updates in a row minus the last one. diverged: 1 if training ended before ``updates``, if the mean score of the last 3
     updates is more than 2 wobbles below that of the first 3, or the last KL is more than ten times an adaptive target.
+    rollout_score: mean training score of the last 3 updates. tokens_per_gradient_step: new response tokens that were sampled for
+    each gradient step of the policy.
     """
     def series(name: str) -> np.ndarray:
         return np.array([m[name] for m in curve if name in m])
@@ -286,6 +333,8 @@ def training_facts(curve: list[dict], config: Settings, updates: int) -> dict[st
         "first_ratio_error": mean("policy/first_ratio_error"), "clip_fraction": mean("policy/clip_fraction"),
         "approx_kl": mean("policy/approx_kl"), "gradient_norm": mean("policy/gradient_norm"),
         "peak_kl": float(kl.max()) if len(kl) else None, "wobble": None, "drop": None, "diverged": float(len(curve) < updates),
+        "rollout_score": float(score[-LAST:].mean()) if len(score) else None,
+        "tokens_per_gradient_step": tokens_per_gradient_step(curve, config),
     }
     if len(score) > LAST:
         level = np.convolve(score, np.ones(LAST) / LAST, "valid")
@@ -297,11 +346,24 @@ def training_facts(curve: list[dict], config: Settings, updates: int) -> dict[st
     return facts
 
 
+def tokens_per_gradient_step(curve: list[dict], config: Settings) -> float | None:
+    """Response tokens sampled in a training for each gradient step of the policy; None for one that samples none.
+
+    DQN counts its steps, of which there are none before its replay is warm; the others say how many they take an update: SAC
+    ``gradient_steps``, TRPO one, the others ``epochs`` times ``minibatches``.
+    """
+    if not any("episodes/length" in m for m in curve):
+        return None
+    each = getattr(config, "gradient_steps", None) or (config.epochs * config.minibatches if hasattr(config, "epochs") else 1)
+    steps = sum(m.get("dqn/gradient_steps", each) for m in curve)
+    return sum(m["episodes/length"] for m in curve) * config.episodes_per_update / steps if steps else None
+
+
 def episode(algorithm: str, config: Settings, draw: Draw, state) -> dict:
     """One episode on the first validation prompt, token by token, as the learner saw it."""
     prompts = draw.prompts("validation")
     prompts = take(prompts, torch.arange(min(8, len(prompts))))
-    seen: Experience = learner(algorithm).collect(state, prompts, scorer(draw.training_reward, draw.tokenizer), config)
+    seen: Experience = learner(algorithm).collect(state, prompts, draw.score, config)
     rollout = seen.rollout
     real = rollout.mask[0]
     return {
@@ -376,7 +438,7 @@ def run_condition(params: Params, condition: str, out: Path) -> None:
     A seed that fails does not keep the others from being trained; then ``TrainingError`` names it and ``out`` is not written.
     """
     run = params.run(condition)
-    tuned = chosen(params, run.algorithm)
+    tuned = {} if run.world else chosen(params, run.algorithm)
     finals, failed = {}, {}
     for seed in params.seeds:
         try:
@@ -427,23 +489,23 @@ TUNE_RULE = (
 
 
 def tune(params: Params, algorithm: str, out: Path) -> dict:
-    """Search learning rate x kl_coef on validation prompts of one draw, the same grid for every algorithm; writes ``out``."""
-    settings, candidates = params.tune, []
+    """Search learning rate x kl_coef on validation prompts of one draw, in the algorithm's grid; writes ``out``."""
+    settings, candidates = params.tune.search(algorithm), []
     grid = [(None, None)] + [(lr, beta) for lr in settings.learning_rates for beta in settings.kl_coefs]
     for learning_rate, kl_coef in grid:
         zero_shot = learning_rate is None
-        changes = {"updates": 0} if zero_shot else {
-            "learning_rate": learning_rate, "kl_coef": kl_coef, "kl_target": 0.0, "updates": settings.updates,
-        }
+        changes = {"updates": 0} if zero_shot else {"learning_rate": learning_rate, "kl_coef": kl_coef, "updates": settings.updates}
+        if not zero_shot and "kl_target" in learner_class(algorithm).model_fields:
+            changes["kl_target"] = 0.0
         config = params.algorithm_config(algorithm, **changes)
-        seed = 1000 + settings.draw  # random numbers of its own, also where the draw is one of the seeds
+        seed = 1000 + params.tune.draw  # random numbers of its own, also where the draw is one of the seeds
         run = Run(algorithm=algorithm)
-        key = fingerprint(params, settings.draw, run, {"tune": algorithm, "seed": seed, **config.model_dump()})
+        key = fingerprint(params, params.tune.draw, run, {"tune": algorithm, "seed": seed, **config.model_dump()})
         name = "zero-shot" if zero_shot else f"lr{learning_rate:g}-kl{kl_coef:g}"
         folder = params.scratch / "tune" / algorithm / f"{name}-{key[:16]}"
         with runs.writer_lock(folder):
             if not (folder / "row.json").is_file():
-                draw = load_draw(params, settings.draw, run)
+                draw = load_draw(params, params.tune.draw, run)
                 state, _ = train(algorithm, config, draw, seed, folder, f"tune {algorithm} {name}")
                 plain, *_ = decodings(algorithm, config, params.evaluation)  # the only one that the rule looks at
                 runs.atomic_json(folder / "row.json", measure(params, draw, state, seed, "validation", plain)[0])
@@ -459,7 +521,7 @@ def tune(params: Params, algorithm: str, out: Path) -> dict:
     best = max(eligible, key=lambda c: c["score"]) if eligible else min(tried, key=lambda c: c["generation_log_perplexity"])
     result = {
         "algorithm": algorithm, "learning_rate": best["learning_rate"], "kl_coef": best["kl_coef"], "rule": TUNE_RULE,
-        "draw": settings.draw, "updates": settings.updates, "zero_shot": zero, "candidates": tried,
+        "draw": params.tune.draw, "updates": settings.updates, "zero_shot": zero, "candidates": tried,
     }
     runs.atomic_json(out, result)
     return result
@@ -467,28 +529,32 @@ def tune(params: Params, algorithm: str, out: Path) -> dict:
 
 def fingerprint(params: Params, draw: int, run: Run, settings: dict) -> str:
     """Hash of all that decides a run's numbers: settings read, package files used, the models, texts and policies it starts from."""
-    texts, trained, further = folders_of(params, draw)
-    folders = [texts, trained, *(p for p in (further / "judge_2", further / run.base, further / run.reward) if p.is_dir())]
-    if run.start:
-        folders.append(Path(base_folder(params, draw, run)))
-    for part in ("policy", "evaluator", "reward"):  # a brought model is used where it is: its content counts
-        place = Path(pretrain.locate(trained, part, params.mirror))
-        if place.is_dir() and trained not in (place, *place.parents):
-            folders.append(place)
-    scales = {}
-    if run.reward != "reward":
-        known = json.loads((further / "standard.json").read_text())
-        scales = {"scales": [known[run.reward], known["reward"]]}
-    return runs.fingerprint(
-        {**params.pick(*SETTINGS_READ), **settings, **scales, "algorithm": run.algorithm},
-        files=[*_code(runs.package_files, run.algorithm), *params.reward_files], folders=folders,
-    )
+    start = [Path(base_folder(params, draw, run))] if run.start else []
+    if run.world:
+        read, files, scales = READ_IN_A_WORLD, _code(runs.package_files, run.algorithm, True), {}
+        folders = [world_folder(params, draw, run.world), *start]
+    else:
+        read, files, scales = SETTINGS_READ, [*_code(runs.package_files, run.algorithm, False), *params.reward_files], {}
+        texts, trained, further = folders_of(params, draw)
+        folders = [texts, trained, *(p for p in (further / "judge_2", further / run.base, further / run.reward) if p.is_dir()), *start]
+        for part in ("policy", "evaluator", "reward"):  # a brought model is used where it is: its content counts
+            place = Path(pretrain.locate(trained, part, params.mirror))
+            if place.is_dir() and trained not in (place, *place.parents):
+                folders.append(place)
+        if run.reward != "reward":
+            known = json.loads((further / "standard.json").read_text())
+            scales = {"scales": [known[run.reward], known["reward"]]}
+    return runs.fingerprint({**params.pick(*read), **settings, **scales, "algorithm": run.algorithm}, files=files, folders=folders)
 
 
 @functools.cache
-def _code(find: Callable, algorithm: str) -> list[Path]:
-    """The package files that runs of an algorithm use; read once, as this process has imported them once."""
-    return find("rlnlp.experiment", f"rlnlp.learners.{algorithm}")
+def _code(find: Callable, algorithm: str, world: bool) -> list[Path]:
+    """The package files that runs of an algorithm use; read once, as this process has imported them once.
+
+    What only worlds need does not count for runs outside them.
+    """
+    without = ("rlnlp.config",) if world else ("rlnlp.config", "rlnlp.worlds")
+    return find("rlnlp.experiment", f"rlnlp.learners.{algorithm}", without=without)
 
 
 def card(params: Params, condition: str, seed: int, config: Settings) -> str:

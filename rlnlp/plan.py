@@ -25,7 +25,9 @@ from rlnlp.settings import ConfigError
 
 FORMULA = """FLOPs: 2 N per token forward, 4 N more backward; N = all parameters; prompts and responses at their full length.
 An update of PPO: rollout, reference, value and reward model (and mask model) forward; in each epoch policy and value
-forward and backward. Of supervised learning: policy forward and backward, after sampling where it imitates samples.
+forward and backward. Of TRPO: 12 N for each product with the Fisher matrix. Of DQN: a response forward and backward, and
+through the target, for each token drawn from the replay. Of supervised learning: policy forward and backward, after sampling
+where it imitates samples. In a world: no reward model, no human reviews.
 A run is evaluated at its end on the test prompts and after half its updates on the validation prompts, with each of its
 decodings: generation, then evaluator, policy and reference (the exact KL), reward model with and without the prompt.
 Tokens are of responses: sampled in training; trained on, once per epoch; sampled in evaluation.
@@ -176,6 +178,22 @@ def shapes(params: Params, found: Sequence[Found]) -> tuple[Shape, Shape | None]
     return policy, reward
 
 
+def world_shapes(params: Params) -> dict[str, Shape]:
+    """The models of the worlds that params.yaml names, as its runs need them."""
+    import torch
+
+    from rlnlp import worlds
+    from rlnlp.pretrain import new_language_model
+
+    found = {}
+    settings = params.language_model.replace(context=worlds.CONTEXT)
+    for name in params.worlds:
+        tokens = _Tokens(len(worlds.WORLDS[name].tokenizer()))
+        with torch.device("meta"):
+            found[name] = costs.shape_of(new_language_model(tokens, settings, 0), f"world {name}")
+    return found
+
+
 def vocabulary(params: Params) -> int:
     """Tokens of the tokenizer that the profile would train."""
     from rlnlp import corpus
@@ -191,7 +209,7 @@ def plan(params: Params, sustained: float, pass_seconds: float) -> dict:
     sustained: FLOP/s; pass_seconds: beside its arithmetic. Raises ConfigError where prompt and response do not fit the model.
     """
     found = [look(params, *wanted) for wanted in named(params)]
-    policy, reward = shapes(params, found)
+    (policy, reward), worlds = shapes(params, found), world_shapes(params)
     need = params.task.prompt_tokens + params.sampling.max_new_tokens
     if policy.positions and need > policy.positions:
         raise ConfigError(
@@ -203,7 +221,7 @@ def plan(params: Params, sustained: float, pass_seconds: float) -> dict:
         return {"name": name, **more, **dataclasses.asdict(cost), "hours": cost.hours(sustained, pass_seconds)}
 
     seeds = len(params.seeds)
-    each = {name: costs.of_run(params, name, policy, reward).times(seeds) for name in params.all_runs}
+    each = {name: costs.of_run(params, name, policy, reward, worlds).times(seeds) for name in params.all_runs}
     shown = {name: report.conditions for name, report in params.reports.items()}
     if rest := tuple(name for name in each if not any(name in conditions for conditions in shown.values())):
         shown["(no report)"] = rest
@@ -219,7 +237,7 @@ def plan(params: Params, sustained: float, pass_seconds: float) -> dict:
         )
         for report, conditions in shown.items()
     ]  # fmt: skip
-    models = costs.models_of_a_draw(params, policy, reward).times(len(params.draws))
+    models = (costs.models_of_a_draw(params, policy, reward) + costs.worlds_of_a_draw(params, worlds)).times(len(params.draws))
     searches = sum((costs.search(params, algorithm, policy, reward) for algorithm in searched(params)), Cost())
     return {
         "profile": params.profile, "file": str(params.path), "device": params.device, "seeds": seeds,
@@ -233,8 +251,8 @@ def plan(params: Params, sustained: float, pass_seconds: float) -> dict:
 
 
 def searched(params: Params) -> list[str]:
-    """Algorithms whose learning rate is searched, for all that the runs use."""
-    used = {params.run(name).algorithm for name in params.all_runs}
+    """Algorithms whose learning rate is searched, for all that the runs use; none for runs in a world."""
+    used = {params.run(name).algorithm for name in params.all_runs if not params.run(name).world}
     return sorted({config.SEARCHED[algorithm] for algorithm in used if algorithm in config.SEARCHED})
 
 
@@ -245,7 +263,7 @@ def measured(params: Params, jobs: int = 2) -> dict | None:
     if not known.known:
         return None
     stages = [f"runs@{name}" for name in params.all_runs] + [f"tune@{algorithm}" for algorithm in searched(params)]
-    stages += [f"{kind}@{draw}" for kind in ("data", "models", "variants") for draw in params.draws]
+    stages += [f"{kind}@{draw}" for kind in ("data", "models", "variants", "worlds") for draw in params.draws]
     stages += [f"report_{name}" for name in params.reports]
     timed = sum(stage in known.known for stage in stages)
     return {"minutes": sum(map(known.guess, stages)) / 60 / jobs, "jobs": jobs, "stages": len(stages), "timed": timed}

@@ -13,26 +13,26 @@ from typing import Any
 
 from rlnlp.runs import atomic_json
 
-SECONDS = {  # first guess, by profile and kind of stage; what was measured replaces it. `full` has the sizes of `mini`
+SECONDS = {  # first guess, by profile and kind of stage; what was measured replaces it. `full` and `follow_up` have the sizes of `mini`
     "mini": {
-        "check": 4, "nb": 1, "data": 11, "models": 95, "variants": 50, "tune": 110, "runs": 100, "continued": 100,
+        "check": 4, "nb": 1, "data": 11, "models": 95, "worlds": 15, "variants": 50, "tune": 110, "runs": 100, "continued": 100,
         "digests": 3, "tidy": 3, "report": 15, "claims": 15,
     },
     "smoke": {
-        "check": 4, "nb": 1, "data": 7, "models": 11, "variants": 8, "tune": 10, "runs": 10, "continued": 10,
+        "check": 4, "nb": 1, "data": 7, "models": 11, "worlds": 8, "variants": 8, "tune": 10, "runs": 10, "continued": 10,
         "digests": 3, "tidy": 3, "report": 12, "claims": 12,
     },
     "imdb": {
-        "check": 4, "nb": 1, "data": 30, "models": 2200, "variants": 800, "tune": 340, "runs": 230, "continued": 230,
+        "check": 4, "nb": 1, "data": 30, "models": 2200, "worlds": 5, "variants": 800, "tune": 340, "runs": 230, "continued": 230,
         "digests": 3, "tidy": 3, "report": 20, "claims": 15,
     },
 }  # fmt: skip
-SECONDS["full"] = SECONDS["mini"]
+SECONDS["full"] = SECONDS["follow_up"] = SECONDS["mini"]
 OTHER_SECONDS = 20
 PROGRESS = re.compile(r"\d+%\|")
 NOTEBOOK = re.compile(r"^\S+: cell \d+ failed; see (\S+\.ipynb)$", re.MULTILINE)  # what rlnlp.nb says of a failure
 KINDS = {  # kind of stage -> one of them, several of them; the others prepare and are not worth a word
-    "data": ("data", "data"), "models": ("models", "models"), "variants": ("variants", "variants"),
+    "data": ("data", "data"), "models": ("models", "models"), "worlds": ("worlds", "worlds"), "variants": ("variants", "variants"),
     "tune": ("search", "searches"), "runs": ("run", "runs"), "report": ("report", "reports"), "claims": ("ledger", "ledgers"),
 }  # fmt: skip
 WORDS = {  # of the ledger, in the order in which they are counted: of several claims

@@ -19,33 +19,41 @@ from rlnlp.runs import atomic_json
 
 _SIZE = ("size", "sizes")
 _WHERE = (*_SIZE, "mirror", "device", "threads", "bring", "task")
-_TUNE = (*_WHERE, "reward_model", "variants", "sampling", "learner", "tune", "evaluation")
-READ = {  # stage -> sections, or values in one; besides these a run reads its own entry, and a report its own
+_TUNE = (*_WHERE, "reward_model", "variants", "sampling", "learner", "algorithms", "tune", "evaluation")
+_LEARNERS = ("sampling", "learner", "nlpo", "supervised", "algorithms", "worlds")
+READ = {  # stage -> sections, or values in one (*: in each entry); besides these a run reads its own entry, and a report its own
     "data": (*_SIZE, "mirror", "task", "bring.prompts", "evaluation.human_reviews"),
     "models": (*_WHERE, "language_model", "reward_model"),
     "variants": (*_WHERE, "language_model", "reward_model", "sampling", "variants"),
     "tune_ppo": _TUNE,
     "tune_nlpo": (*_TUNE, "nlpo"),
-    "run": (*_WHERE, "seeds", "reward_model", "variants", "sampling", "learner", "nlpo", "supervised", "evaluation"),
-    "report": (
-        "profile", *_SIZE, "seeds", "bring", "task", "sampling", "learner", "nlpo", "supervised", "variants", "tune",
-        "evaluation", "claims",
-    ),
+    "tune_a2c": _TUNE,
+    "tune_reinforce": _TUNE,
+    "tune_grpo": _TUNE,
+    "worlds": (*_SIZE, "device", "threads", "task.name", "language_model", "worlds.*.texts", "worlds.*.steps"),
+    "run": (*_WHERE, "seeds", "reward_model", "variants", *_LEARNERS, "evaluation"),
+    "report": ("profile", *_SIZE, "seeds", "bring", "task", *_LEARNERS, "variants", "tune", "evaluation", "claims"),
     "claims": ("profile", *_SIZE, "seeds", "bring", "claims"),
 }  # fmt: skip
 
 
 def picked(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """name -> its value in params.yaml; dots lead into a section. Raises: KeyError naming what is not there."""
-    found = {}
-    for name in names:
-        place: Any = values
-        for part in name.split("."):
-            if not isinstance(place, Mapping) or part not in place:
-                raise KeyError(f"params.yaml has no {name}")
-            place = place[part]
-        found[name] = place
-    return found
+    """name -> its value in params.yaml; dots lead into a section, * into each of its entries, of which there may be none.
+
+    Raises: KeyError naming what is not there.
+    """
+
+    def at(place: Any, parts: list[str], name: str) -> Any:
+        if not parts:
+            return place
+        first, *rest = parts
+        if isinstance(place, Mapping) and first == "*":
+            return {key: at(value, rest, name) for key, value in place.items()}
+        if not isinstance(place, Mapping) or first not in place:
+            raise KeyError(f"params.yaml has no {name}")
+        return at(place[first], rest, name)
+
+    return {name: at(values, name.split("."), name) for name in names}
 
 
 def main(argv: list[str]) -> int:

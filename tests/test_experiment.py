@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rlnlp import config, data, experiment, pretrain, runs, variants
+from rlnlp import config, data, experiment, pretrain, runs, variants, worlds
 from rlnlp.learners.ppo import TrainingError
 
 REPOSITORY = Path(__file__).parent.parent
@@ -38,7 +38,7 @@ def write_params(folder: Path, **changes) -> Path:
     values = yaml.load((REPOSITORY / "profiles" / "smoke" / "params.yaml").read_text())
     for source in (SMALL, changes):
         for key, value in source.items():
-            whole = key in WITHOUT_VARIANTS or not isinstance(value, dict)
+            whole = (key in WITHOUT_VARIANTS and not key.startswith("world")) or not value or not isinstance(value, dict)
             values[key] = value if whole else {**values[key], **value}
     path = folder / "params.yaml"
     with open(path, "w") as file:
@@ -49,7 +49,7 @@ def write_params(folder: Path, **changes) -> Path:
 WITHOUT_VARIANTS = {  # what is left where a reward is brought: no run on fewer labels
     "runs": {"zero_shot": {"algorithm": "ppo", "updates": 0}, "ppo_kl_0": {"algorithm": "ppo", "kl_coef": 0.0}, "ppo_kl_default": {"algorithm": "ppo"},
              "supervised": {"algorithm": "supervised"}},
-    "reports": {"kl": {"conditions": ["ppo_kl_0", "ppo_kl_default"]}}, "continued": {}, "claims": [],
+    "reports": {"kl": {"conditions": ["ppo_kl_0", "ppo_kl_default"]}}, "continued": {}, "claims": [], "worlds": {},
 }  # fmt: skip
 
 
@@ -60,7 +60,8 @@ def build(folder: Path) -> config.Params:
         data.build(params, draw, texts)
         pretrain.build(params, draw, texts, trained, params.scratch)
         variants.build(params, draw, texts, trained, further, params.scratch)
-    for algorithm in ("ppo", "nlpo"):
+        worlds.build(params, draw, folder / "worlds" / f"draw{draw}", params.scratch)
+    for algorithm in ("ppo", "nlpo", "a2c", "reinforce", "grpo"):
         runs.atomic_json(folder / "tune" / f"{algorithm}.json", {"learning_rate": 3e-3})
     return params
 
@@ -284,12 +285,13 @@ def test_a_reward_that_turns_nan_names_update_examples_and_checkpoint(world):
         (lambda w: shutil.rmtree(w / "variants" / "draw1"), r"variants/draw1: no such folder; run the stage variants@1"),
         (lambda w: (w / "data/draw1/prompts_train.jsonl").write_text(""), r"prompts_train"),
         (lambda w: (w / "tune/ppo.json").unlink(), r"tune/ppo.json: no such file; run the stage tune@ppo"),
+        (lambda w: shutil.rmtree(w / "worlds" / "draw1"), r"worlds/draw1/numbers: no such folder; run the stage worlds@1"),
     ],
 )
 def test_what_is_missing_is_said_before_training(world, trainings, spoil, message):
     spoil(world)
     with pytest.raises((FileNotFoundError, ValueError), match=message):
-        run(world)
+        run(world, "numbers_ppo" if "worlds" in message else "ppo_kl_default")
     assert not trainings
 
 
@@ -344,6 +346,120 @@ def test_every_kind_of_run_works_and_says_what_it_is(world):
     assert own["training_score"] > rows["best_of_n_10"][0]["training_score"] and "best_of=" in own["decoding_record"]
 
 
+def test_every_other_learner_is_measured_as_it_samples(world):
+    params = config.load(world / "params.yaml")
+    own = {
+        "mask_typical": "rule=typical, rule_value=0.2, rule_of=policy", "mask_typical_delayed": "rule=typical, rule_value=0.2, rule_of=mask_model",
+        "dqn_best": "rule=top_p, rule_value=0.9, rule_of=mask_model", "dqn_mlp": "top_k=1", "a2c": "", "trpo": "", "rloo": "", "grpo": "", "sac": "",
+    }  # fmt: skip
+    write_params(world, learner={"updates": 2, "episodes_per_update": 8})
+    for condition, said in own.items():
+        final = run(world, condition)
+        rows = {(r["split"], r["decoding"]): r for r in runs.read_table(final / "per_seed.csv")}
+        plain, mine = rows["test", "plain"], rows["test", "own"]
+        assert said in mine["decoding_record"] and (said in plain["decoding_record"]) == (not said), condition
+        assert ("top_k=1" in mine["decoding_record"]) == condition.startswith("dqn"), condition
+        assert (mine["kept_mass"] < 1 == plain["kept_mass"]) == bool(said), condition
+        steps = {"a2c": 1, "trpo": 1, "rloo": 1}.get(condition, 2 if condition[:3] in ("dqn", "sac") else 4)
+        episodes = 16 if condition == "sac" else 8  # its own number; the others have the section's
+        tokens = [r["episodes/length"] * episodes for r in runs.read_table(final / "curves.csv")]
+        if not condition.startswith("dqn"):  # whose replay is not warm at once
+            assert mine["tokens_per_gradient_step"] == pytest.approx(sum(tokens) / len(tokens) / steps), condition
+        assert (final / "episode.json").is_file(), condition
+    assert params.run("dqn_best").algorithm == "dqn"
+
+
+# worlds --------------------------------------------------------------------------------------------------------------
+def ascending(text: str) -> float:
+    """The share of a text's neighbouring numbers that ascend."""
+    numbers = [int(word) for word in text.split()]
+    return sum(b > a for a, b in zip(numbers, numbers[1:])) / 19
+
+
+def test_a_run_in_a_world_starts_from_its_model_and_is_measured_by_its_reward(world):
+    shutil.rmtree(world / "tune")  # nothing is searched there
+    params = config.load(world / "params.yaml", **{"runs.numbers_prefix": {"algorithm": "ppo", "world": "numbers", "reward": "prefix_token"}})
+    for condition in ("numbers_ppo", "numbers_prefix"):
+        experiment.run_condition(params, condition, world / "runs" / condition)
+    rows, other = (runs.read_table(world / "runs" / c / "per_seed.csv") for c in ("numbers_ppo", "numbers_prefix"))
+    assert {(r["split"], r["decoding"]) for r in rows} == {("test", "plain"), ("test", "top_p"), ("test", "own"), ("half", "plain"), ("half", "own")}
+    samples = [json.loads(line) for line in (world / "runs/numbers_ppo/samples.jsonl").read_text().splitlines()]
+    assert samples and all(s["score"] == pytest.approx(ascending(s["response"])) and s["prompt"] == "" for s in samples)
+    assert all(len(s["response"].split()) <= 20 for s in samples) and all(r["length"] == 20 for r in rows)  # padding is not shown
+    for row in rows:
+        assert row["judge"] is row["judge_2"] is row["score_response"] is row["human_log_perplexity"] is None
+        assert row["training_score"] == row["score"]
+    plain, prefix = rows[0], other[0]
+    assert plain["tokens_per_gradient_step"] == 8 * 20 / 4  # 8 episodes, 2 epochs of 2 minibatches
+    curve = runs.read_table(world / "runs/numbers_ppo/curves.csv")
+    assert plain["rollout_score"] == pytest.approx(sum(r["objective/score"] for r in curve[-3:]) / 3)
+    assert prefix["training_score"] != prefix["score"]  # measured by the world's default reward all the same
+    samples = [json.loads(line) for line in (world / "runs/numbers_prefix/samples.jsonl").read_text().splitlines()]
+    assert all(s["score"] == pytest.approx(ascending(s["response"])) for s in samples)
+    zero = runs.read_table(experiment.run_seed(params, "numbers_zero_shot", 1, {}) / "per_seed.csv")[0]
+    assert abs(zero["kl"]) < 1e-6 and zero["generation_log_perplexity"] > 0 and zero["tokens_per_gradient_step"] is None
+    draw = experiment.load_draw(params, 1, params.run("numbers_ppo"))
+    assert all(a.equal(b) for a, b in zip(draw.policy.parameters(), draw.evaluator.parameters()))
+    with pytest.raises(ValueError, match="start"):
+        config.load(world / "params.yaml", **{"continued.more": {"algorithm": "ppo", "start": "numbers_ppo"}})
+
+
+def test_a_reward_in_a_world_is_paid_as_its_name_says(world):
+    params = config.load(world / "params.yaml")
+    from tests.tiny import as_rollout
+
+    numbers = (3, 7, 5, 9)
+    for reward, paid in {"reward": [0, 1 / 19, 0, 1 / 19], "pairs_end": [2 / 19], "prefix": [2 / 10], "prefix_token": None}.items():
+        draw = experiment.load_draw(params, 1, config.Run(algorithm="ppo", world="numbers", reward=reward))
+        ids = draw.tokenizer.convert_tokens_to_ids([str(n) for n in numbers])
+        scores, _ = draw.score(as_rollout([tuple(ids)], torch.tensor([0] * 5), 4))
+        if paid:
+            assert scores.flatten().tolist() == pytest.approx(paid), reward
+        else:
+            assert scores.shape == (1, 4) and scores.sum().item() == pytest.approx(2 / 10)
+
+
+def world_weights(folder):
+    from safetensors.torch import load_file, save_file
+
+    path = folder / "worlds/draw1/numbers/model.safetensors"
+    save_file({k: v * 1.01 for k, v in load_file(path).items()}, path, metadata={"format": "pt"})
+
+
+def world_settings(folder):
+    write_params(folder, worlds={"numbers": {"texts": 100, "steps": 30, "sampling": {"max_new_tokens": 20, "min_new_tokens": 20}, "learner": {"gamma": 0.5}}})
+
+
+@pytest.mark.parametrize("change, reviews, numbers", [
+    (world_weights, False, True), (world_settings, False, True), (change_data, True, False), (change_weights("policy"), True, False),
+    (lambda folder: write_params(folder, reward_model={"width": 16, "positive_label": 0}), True, False),
+    (lambda folder: write_params(folder, evaluation={"samples": 3}), True, True),
+    (lambda folder: write_params(folder, task={**SMALL["task"], "test_prompts": 7}), True, True),
+    (lambda folder: write_params(folder, task={**SMALL["task"], "judge_reviews": 11}), True, False),
+])  # fmt: skip
+def test_a_fingerprint_holds_what_a_run_depends_on_and_nothing_else(world, change, reviews, numbers):
+    """Of reviews and of numbers."""
+
+    def keys() -> list[str]:
+        params, found = config.load(world / "params.yaml"), []
+        for condition in ("ppo_kl_default", "numbers_ppo"):
+            found.append(experiment.fingerprint(params, 1, params.run(condition), params.learner_config(condition).model_dump()))
+        return found
+
+    before = keys()
+    change(world)
+    assert [a != b for a, b in zip(before, keys())] == [reviews, numbers]
+
+
+def test_the_code_of_worlds_counts_in_worlds_only():
+    def names(algorithm: str, world: bool) -> set[str]:
+        return {path.name for path in experiment._code(runs.package_files, algorithm, world)}
+
+    assert "worlds.py" in names("ppo", True) - names("ppo", False)
+    assert names("ppo", True) - names("ppo", False) == {"worlds.py"}
+    assert {"replay.py", "td.py", "dqn.py"} <= names("dqn", False) and not {"replay.py", "dqn.py"} & names("ppo", False)
+
+
 def test_the_vocabulary_is_the_most_frequent_tokens_and_eos(world):
     params = config.load(world / "params.yaml")
     draw = experiment.load_draw(params, 1, params.run("vocabulary_50"))
@@ -373,13 +489,14 @@ def test_what_a_curve_says():
     assert steady["diverged"] == 1  # far below where it began
     aimed = config_.replace(kl_target=0.005)  # the last KL, 0.1, is twenty times the target
     assert experiment.training_facts(curve(rising), aimed, 5)["diverged"] == 1
+    assert good["rollout_score"] == pytest.approx((0.6 + 0.62 + 0.7) / 3)
     assert experiment.training_facts([], config_, 0) | {"diverged": 0.0} == experiment.training_facts([], config_, 0)
 
 
 def test_tune_tries_the_same_grid_and_records_its_rule(world):
     write_params(world, tune={"learning_rates": [1e-3, 1e-2], "kl_coefs": [0.05, 0.2], "updates": 2, "draw": 1})
     params, chosen = config.load(world / "params.yaml"), {}
-    for algorithm in ("ppo", "nlpo"):
+    for algorithm in ("ppo", "nlpo", "reinforce"):
         chosen[algorithm] = experiment.tune(params, algorithm, world / "tune" / f"{algorithm}.json")
         record = json.loads((world / "tune" / f"{algorithm}.json").read_text())
         assert record == chosen[algorithm] and record["rule"] == experiment.TUNE_RULE
@@ -388,7 +505,7 @@ def test_tune_tries_the_same_grid_and_records_its_rule(world):
         best = max(pool, key=lambda c: c["score"]) if eligible else min(pool, key=lambda c: c["generation_log_perplexity"])
         assert (record["learning_rate"], record["kl_coef"]) == (best["learning_rate"], best["kl_coef"])
     grids = [[(c["learning_rate"], c["kl_coef"]) for c in chosen[a]["candidates"]] for a in chosen]
-    assert grids[0] == grids[1] == [(1e-3, 0.05), (1e-3, 0.2), (1e-2, 0.05), (1e-2, 0.2)]
+    assert grids[0] == grids[1] == grids[2] == [(1e-3, 0.05), (1e-3, 0.2), (1e-2, 0.05), (1e-2, 0.2)]
 
 
 def test_setup_asks_for_determinism_and_the_thread_count():

@@ -1,20 +1,28 @@
 """The learners: protocol, invariants, the three NLPO bugs of the original, resume = uninterrupted, and that they learn."""
 
+import ast
 import dataclasses
 import importlib
 import inspect
+import io
 import itertools
+import tokenize
+from pathlib import Path
 
 import pytest
 import torch
 
 from rlnlp import checkpoint, models
+from rlnlp.config import ALGORITHMS
 from rlnlp.learners import nlpo, ppo, supervised
 from rlnlp.rollout import sample
 from rlnlp.samplers import top_p
 from tests.tiny import MAKE, gpt2, prompts
 
-LEARNERS = ("supervised", "ppo", "nlpo", "bandit", "dropout", "mismatch", "filtered", "best_of_n")
+LEARNERS = (
+    "supervised", "ppo", "nlpo", "bandit", "dropout", "mismatch", "filtered", "best_of_n", "a2c", "reinforce", "rloo", "grpo",
+    "trpo", "masked", "dqn", "sac",
+)
 TARGET = 7  # the toy's score is the share of this token in a response
 
 
@@ -28,7 +36,8 @@ def settings(module, **changes):
         "updates": 6, "episodes_per_update": 16, "epochs": 2, "minibatches": 2, "learning_rate": 3e-3, "max_new_tokens": 6,
         "kl_coef": 0.05,
     }
-    return module.Config(**{**base, **changes})
+    free = module.Config.model_fields.keys() - getattr(module.Config, "fixed", {})
+    return module.Config(**{**{k: v for k, v in base.items() if k in free}, **changes})
 
 
 class Tokenizer:
@@ -50,6 +59,10 @@ CASES = {  # every learner, and each way it can be set that changes what it has 
     "mismatch": ("mismatch", {"breaks": ["scoring"], "top_p": 0.7}),
     "filtered": ("filtered", {**SMALL, "temperature": 0.9}),
     "best_of_n": ("best_of_n", {"max_new_tokens": 6}),
+    "a2c": ("a2c", {"value": "shared"}),
+    "reinforce": ("reinforce", {"gamma": 0.9}),
+    "rloo": ("rloo", {"group": 2, "top_p": 0.9}),
+    "grpo": ("grpo", {"group": 4, "temperature": 0.9}),
 }
 
 
@@ -85,6 +98,35 @@ def test_protocol(name):
     assert inspect.isgeneratorfunction(module.train)
     for field, info in module.Config.model_fields.items():
         assert info.description, f"{name}.Config.{field} has no unit, range and source"
+
+
+def code_lines(path: Path) -> int:
+    """Lines of code, without blank ones, comments, docstrings and the settings (class Config)."""
+    text = path.read_text(encoding="utf-8")
+    left_out = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ClassDef) and node.name == "Config":
+            left_out |= set(range(node.lineno, node.end_lineno + 1))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            left_out |= set(range(node.lineno, node.end_lineno + 1))
+    words = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)]
+    return len({line for word in words for line in range(word.start[0], word.end[0] + 1)} - left_out)
+
+
+def test_every_learner_is_listed_and_one_short_file():
+    """ppo.py also holds what the others share: errors, the loop, the description of a rollout."""
+    files = {p.stem: code_lines(p) for p in Path(ppo.__file__).parent.glob("*.py") if p.stem != "__init__"}
+    assert set(files) == set(LEARNERS) == set(ALGORITHMS)
+    assert not {name: lines for name, lines in files.items() if lines > (175 if name == "ppo" else 150)}
+
+
+@pytest.mark.parametrize("name", [n for n in LEARNERS if n != "supervised"])  # which samples nothing
+def test_an_end_that_is_blocked_beyond_the_horizon_is_refused(name):
+    module = importlib.import_module(f"rlnlp.learners.{name}")
+    given = {"dropout": {"mode": "same"}, "mismatch": {"breaks": ["scoring"]}}.get(name, {})
+    assert module.Config(**given, min_new_tokens=6, max_new_tokens=6).min_new_tokens == 6
+    with pytest.raises(ValueError, match="min_new_tokens 7: expected at most max_new_tokens"):
+        module.Config(**given, min_new_tokens=7, max_new_tokens=6)
 
 
 @pytest.mark.parametrize("module", [ppo, nlpo])

@@ -106,6 +106,87 @@ def test_filtered_samples_first():
     assert cost.flops - plain.flops == 4 * 4 * (2 * 2 * 1000 * 9 * 16 + 2 * 10 * 9 * 32)
 
 
+MORE = {  # runs of the other learners, at the fixture's sizes: 5 updates of 8 episodes of 10 + 6 tokens
+    "runs.one_step": {"algorithm": "a2c"}, "runs.no_values": {"algorithm": "reinforce"},
+    "runs.group": {"algorithm": "grpo", "group": 4}, "runs.synced": {"algorithm": "masked", "mask_rule": "typical", "mask_value": 0.2},
+    "runs.delayed": {"algorithm": "masked", "mask_rule": "typical", "mask_value": 0.2, "mask_delay": 5},
+    "runs.trust": {"algorithm": "trpo", "fisher_episodes": 2, "cg_steps": 7, "value_epochs": 4},
+    "runs.values": {"algorithm": "dqn", "updates": 5, "episodes_per_update": 8, "batch_size": 12, "gradient_steps": 3},
+    "runs.soft": {"algorithm": "sac", "updates": 5, "episodes_per_update": 8, "batch_episodes": 4, "gradient_steps": 3},
+    "tune.own": {"ppo": {}, "nlpo": {}, "a2c": {"updates": 2}, "reinforce": {}, "grpo": {}},
+}  # fmt: skip
+ONE = 2 * 1000 * 8 * 16  # a forward pass over the responses of an update
+SCORING = 2 * 10 * 8 * 32
+
+
+def test_one_step_on_each_rollout_by_hand():
+    cost, bare = trained("one_step", **MORE), trained("no_values", **MORE)
+    assert cost.flops == 5 * (3 * ONE + SCORING + 2 * 3 * ONE) and cost.trained == 5 * 8 * 6
+    assert bare.flops == 5 * (2 * ONE + SCORING + 3 * ONE) and bare.memory < cost.memory  # no value network
+    assert (cost.passes, bare.passes) == (5 * (6 + 3 + 6), 5 * (6 + 3 + 3))
+
+
+def test_a_group_shares_a_prompt_and_costs_as_many_responses():
+    cost = trained("group", **MORE)
+    assert (cost.episodes, cost.sampled, cost.trained) == (5 * 8, 5 * 8 * 6, 5 * 8 * 6 * 3)
+    assert cost.flops == 5 * (2 * ONE + SCORING + 3 * 3 * ONE)
+
+
+def test_a_mask_costs_something_where_it_is_another_model():
+    ppo, synced, delayed = (trained(name, **MORE) for name in ("ppo_kl_0", "synced", "delayed"))
+    assert synced == ppo and delayed.flops - ppo.flops == 5 * ONE and delayed.passes - ppo.passes == 5 * 6
+    assert delayed.memory - ppo.memory == 4 * (1000 + 64 * 16 * 2 * 2 * 8)  # its weights and its cache
+    plain = evaluated("ppo_kl_0", **MORE)
+    one = 2 * 1000 * 4 * 16 + 2 * 2 * 10 * 32
+    assert evaluated("synced", **MORE).flops == plain.flops + 100 * one  # its own decoding is truncated
+    assert evaluated("delayed", **MORE).flops == plain.flops + 100 * (one + 2 * 1000 * 16)
+
+
+def test_trpo_by_hand():
+    cost = trained("trust", **MORE)
+    fisher = ONE * 2 / 8  # two of the eight episodes
+    update = 3 * ONE + SCORING + 3 * ONE + 3 * fisher + 7 * 6 * fisher + 2 * ONE + 4 * 3 * ONE
+    assert cost.flops == 5 * update and cost.trained == 5 * 8 * 6
+    assert cost.passes == 5 * (6 + 3 + 3 * 2 + 3 + 6 * 7 + 2 * 2 + 3 * 4 * 2)
+    assert cost.memory == trained("ppo_kl_0", **MORE).memory  # policy, value network and their moments, as PPO
+
+
+def test_q_learning_by_hand():
+    cost = trained("values", **MORE)
+    drawn = 2 * 1000 * 12 * 16  # a response for each token that is drawn
+    assert cost.flops == 5 * (3 * ONE + SCORING + 3 * (3 * drawn + drawn))
+    assert (cost.sampled, cost.trained, cost.passes) == (5 * 8 * 6, 5 * 3 * 12, 5 * (6 + 3 + 3 * 4))
+    frozen = trained("values", **{**MORE, "runs.values": {**MORE["runs.values"], "trunk": "frozen"}})
+    assert cost.flops - frozen.flops == 5 * 3 * 3 * drawn
+    ruled = {**MORE["runs.values"], "max_rule": "top_p", "max_value": 0.9}
+    assert trained("values", **{**MORE, "runs.values": ruled}).flops - cost.flops == 5 * 3 * drawn
+    assert evaluated("values", **MORE).flops == evaluated("ppo_kl_0", ["greedy"]).flops - 50 * (2 * 1000 * 4 * 16 + 2 * 2 * 10 * 32)
+    p = params(**MORE)
+    weights, cache = 4 * 1000 + 10, 64 * 16 * 2 * 2 * 8 + 5 * 4096 * 100  # policy, reference, evaluator, target; reward model
+    assert costs.memory(p, p.learner_config("values"), POLICY, REWARD, 1) == 4 * (weights + 2 * 1000 + cache)
+
+
+def test_soft_actor_critic_by_hand():
+    cost = trained("soft", **MORE)
+    drawn = 2 * 1000 * 4 * 16
+    assert cost.flops == 5 * (5 * ONE + SCORING + 3 * (2 * 3 * drawn + 2 * drawn))
+    assert cost.passes == 5 * (6 + 5 + 3 * 8) and cost.trained == 5 * 3 * 4 * 6
+    p = params(**MORE)
+    weights, cache = 5 * 1000 + 10, 64 * 16 * 2 * 2 * 8 + 5 * 4096 * 100
+    assert costs.memory(p, p.learner_config("soft"), POLICY, REWARD, 1) == 4 * (weights + 2 * 2000 + cache)
+
+
+def test_a_world_has_short_prompts_its_own_model_and_nothing_to_read():
+    p = params(**{"worlds.numbers": {"texts": 9, "steps": 3}, "runs.counted": {"algorithm": "ppo", "world": "numbers"}})
+    world = Shape(100, 2, 8, 50, 32, 16, "")
+    cost = costs.of_run(p, "counted", POLICY, REWARD, {"numbers": world})
+    one = 2 * 100 * 8 * 11  # 5 + 6 tokens
+    assert cost.flops == 5 * (3 * one + 3 * 2 * 3 * one) + 250 * 2 * 100 * 4 * 11  # trained; evaluated, no reviews read
+    rows = p.language_model.batch_size
+    made = costs.worlds_of_a_draw(p, {"numbers": world})
+    assert (made.flops, made.passes) == (6 * 100 * 3 * rows * 32, 9)
+
+
 def evaluated(condition: str, extra=(), **overrides) -> Cost:
     p = params(**overrides)
     return costs.evaluation(p, p.learner_config(condition), extra, POLICY, REWARD)
@@ -153,6 +234,17 @@ def test_what_is_made_before_the_runs():
     assert made.flops == pytest.approx(words + 6 * 10 * 1.6 * p.task.reward_reviews * rm.epochs * 32)
     grid = len(p.tune.learning_rates) * len(p.tune.kl_coefs)
     assert costs.search(p, "ppo", POLICY, REWARD).flops == grid * trained("ppo_kl_0").flops / 5 * p.tune.updates
+    p = params(**MORE)  # a2c has its own number of updates
+    assert costs.search(p, "a2c", POLICY, REWARD).flops == grid * trained("one_step", **MORE).flops / 5 * 2
+
+
+def test_worlds_are_searched_by_nobody():
+    p = params(**{"worlds.numbers": {"texts": 9, "steps": 3}, "runs": {"counted": {"algorithm": "nlpo", "world": "numbers"}, "ppo_kl_0": {"algorithm": "ppo"}},
+                  "continued": {}, "reports": {"kl": {"conditions": ["ppo_kl_0"]}}})  # fmt: skip
+    assert plan.searched(p) == ["ppo"]
+    shapes = plan.world_shapes(p)
+    assert shapes["numbers"].vocabulary == 103 and shapes["numbers"].positions == 32  # 0 to 99, end, padding, unknown
+    assert plan.plan(p, 1e12, 0.0)["conditions"] == 2
 
 
 # the plan ------------------------------------------------------------------------------------------------------------

@@ -37,6 +37,13 @@ PIPELINE = read(ROOT / "dvc.yaml")["stages"]
 NOTEBOOKS = PIPELINE["nb"]["matrix"]["notebook"]
 
 
+def test_readme_counts_the_conditions_as_they_are():
+    rows = re.findall(r"^\| `(\w+)`.*?(\d+) conditions, 5 seeds", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    found = {name: len(values["runs"]) + len(values.get("continued") or {}) for name, values in zip(NAMES, map(lambda p: read(p / "params.yaml"), PROFILES))}
+    assert dict(rows).keys() >= {"mini", "full", "follow_up", "imdb", "paper"}
+    assert {name: int(count) for name, count in rows} == {name: found[name] for name, _ in rows}
+
+
 # environment ---------------------------------------------------------------------------------------------------------
 
 
@@ -192,8 +199,8 @@ def test_a_stage_depends_on_its_notebook_and_on_the_package_files_it_uses(name):
     file = "report_${key}" if notebook == "report" else notebook
     assert f"build/{file}.ipynb" in stage["deps"] and f"build/code/{notebook}.json" in stage["deps"]
     assert not [d for d in stage["deps"] if d.startswith("${root}/rlnlp/")]
-    settings = "tune_${item}" if notebook == "tune" else notebook
-    assert f"build/settings/{settings}.json" in stage["deps"] and settings.replace("${item}", "nlpo") in sections.READ
+    settings = "tune_${key}" if notebook == "tune" else notebook
+    assert f"build/settings/{settings}.json" in stage["deps"] and settings.replace("${key}", "nlpo") in sections.READ
     assert f"{file.replace('${key}', 'gamma')}" in NOTEBOOKS
     assert closure.closures(ROOT)[notebook]
 
@@ -202,7 +209,8 @@ def test_the_files_of_a_notebook_are_those_it_imports_directly_or_not():
     used = {name: {Path(file).name for file in files} for name, files in closure.closures(ROOT).items()}
     assert {f"{a}.py" for a in config.ALGORITHMS} <= used["run"] and {"ppo.py", "nlpo.py", "losses.py", "rollout.py"} <= used["tune"]
     assert "bandit.py" not in used["tune"] and "ppo.py" not in used["models"] and {"plots.py", "claims.py", "report.py"} <= used["report"]
-    for name in ("data", "models", "variants", "tune", "run"):
+    assert "worlds.py" in used["worlds"] & used["run"] and not used["worlds"] & {"ppo.py", "variants.py", "experiment.py"}
+    for name in ("data", "models", "variants", "worlds", "tune", "run"):
         assert not {f for f in used[name] if "report" in f or f in ("figures.py", "plots.py", "stats.py", "claims.py")}, name
 
 
@@ -217,6 +225,17 @@ def test_only_what_a_notebook_uses_changes_its_file(tmp_path):
     assert {name for name in after if after[name] != before[name]} == {"run", "tune", "quickstart"}
 
 
+def test_runs_wait_for_all_that_a_draw_is_made_of():
+    made = {name for name, stage in PIPELINE.items() if "draw" in stage.get("matrix", {})}
+    assert made == {"data", "models", "variants", "worlds"}
+    for name in made:
+        outs = PIPELINE[name]["outs"]
+        assert outs == [f"{name}/draw${{item.draw}}", f"executed/{name}/${{item.draw}}.ipynb"]
+    for name in ("runs", "continued"):
+        assert {*made, "tune"} <= set(body(PIPELINE[name])["deps"]), name
+    assert not [d for d in PIPELINE["worlds"]["deps"] if not d.startswith("build/")], "they need no texts of the task"
+
+
 @pytest.mark.parametrize("folder", PROFILES, ids=NAMES)
 def test_every_profile_runs_this_pipeline_and_has_what_it_tracks(folder):
     values = read(folder / "params.yaml")
@@ -228,12 +247,12 @@ def test_every_profile_runs_this_pipeline_and_has_what_it_tracks(folder):
         for name in names:
             if not isinstance(name, str) or "${" in name:
                 continue
-            place = values
+            places = [values]
             for part in name.split("."):
-                assert isinstance(place, dict) and part in place, (
+                assert all(isinstance(place, dict) and (part == "*" or part in place) for place in places), (
                     f"{folder.name}/params.yaml lacks {name}, which {stage} tracks"
                 )
-                place = place[part]
+                places = [value for place in places for value in (place.values() if part == "*" else [place[part]])]
 
 
 def dvc(*words: str, cwd: Path = ROOT) -> str:
@@ -250,7 +269,9 @@ def test_dvc_reads_the_pipeline_of_every_profile():
         for kind in ("runs", "continued"):
             assert {f"{kind}@{name}" for name in values[kind]} == {s for s in stages if s.startswith(f"{kind}@")}
         assert {f"report@{name}" for name in values["reports"]} == {s for s in stages if s.startswith("report@")}
-        assert {f"models@{k}" for k in values["draws"]} == {s for s in stages if s.startswith("models@")}
+        for kind in ("data", "models", "variants", "worlds"):
+            assert {f"{kind}@{k}" for k in values["draws"]} == {s for s in stages if s.startswith(f"{kind}@")}
+        assert {f"tune@{name}" for name in values["tune"]["own"]} == {s for s in stages if s.startswith("tune@")}
 
 
 def test_dvc_keeps_quiet_and_to_itself():
@@ -259,7 +280,7 @@ def test_dvc_keeps_quiet_and_to_itself():
 
 
 def test_outputs_are_ignored_by_git_before_they_exist():
-    outs = ["data/draw3", "models/draw3", "tune/ppo.json", "runs/ppo_kl_0", "build/run.ipynb", "executed/data/0.ipynb", "variants/draw1"]
+    outs = ["data/draw3", "models/draw3", "tune/ppo.json", "runs/ppo_kl_0", "build/run.ipynb", "executed/data/0.ipynb", "variants/draw1", "worlds/draw1"]
     paths = [f"{prefix}{out}" for prefix in ("", "profiles/imdb/") for out in outs] + [
         ".scratch/x",
         ".venv/x",
