@@ -27,7 +27,7 @@ from ruamel.yaml import YAML
 
 from rlnlp import effects, stats
 from rlnlp.comparisons import NOT_MEASURED, NOTHING, Component, measure, present, seeds_needed
-from rlnlp.entries import YARDSTICK, Claim, ClaimError, conditions_of, load, nearest, stated
+from rlnlp.entries import Claim, ClaimError, conditions_of, load, nearest, stated
 from rlnlp.runs import atomic_json, atomic_write
 from rlnlp.tables import join
 from rlnlp.tables import markdown as as_markdown
@@ -48,15 +48,19 @@ RULE = (
     "equality is shown to be broken by more than the margin. Everything else is inconclusive; that an effect is shown to"
     " be smaller than the one stated beforehand (two one-sided t tests) is said beside and changes no word. Spreads are "
     "compared by Brown-Forsythe, shares of runs by Fisher's exact test, a peak by its curvature and by inner points "
-    "above the first and above the last. A claim with several tests, all needed: it holds here if each one holds, "
+    "above the first and above the last, two orders of the same conditions by Kendall's tau within each seed (its mean over"
+    " seeds against 0), two sweeps at an equal measured KL or, of masks, at an equal share of probability kept. A claim with "
+    "several tests, all needed: it holds here if each one holds, "
     "without adjustment (intersection-union), and fails here if one fails after Holm over the claim's own deciding "
     "tests. Where any one is enough: it holds here if one holds after Holm, and fails here if each one fails. Tests "
     "that stand beside take no part. Where so few seeds cannot reach alpha whatever they show, no test is made and "
     "the claim is not testable here. A contrast and a spread need all their conditions; trend, peak, matched, "
-    "frontier and fraction take those of their conditions that the profile lists, at least as many as the test says. "
+    "frontier, fraction and rank take those of their conditions that the profile lists, at least as many as the test says. "
     "A listed condition without results is an error; where a deciding test has no numbers for some seeds, because their "
     "runs diverged, the claim is inconclusive. Effects are in yardsticks: how far PPO without the KL penalty moves a "
-    "metric from the untrained model (judges and drop by how far it moves the score, KL while training by the KL). "
+    "metric from the untrained model (judges, drop and the score in training by how far it moves the score, KL while training "
+    "by the KL); in a world of its own (numbers, dates), whose models and scores are others, how far PPO as it stands there "
+    "moves it from that world's untrained model. "
     "Intervals in yardsticks leave out the yardstick's own uncertainty; where its own 95 % interval over seeds includes "
     "0, no test is made with it, and a claim that such a test decides is inconclusive. The same is done at half the training budget on the validation prompts;"
     " flagged are holds here turning into fails here or back, and a changed sign of a deciding effect that is not "
@@ -68,7 +72,10 @@ RULE = (
 WRITTEN = (
     "The tests of P01 to P05 were written after earlier runs of these conditions had been seen (an earlier report, of the "
     "same seeds), so they are no predictions. The tests of all other claims were written before any of their own runs; the "
-    "untrained model and the KL runs that some of them compare with had been seen."
+    "untrained model, the KL runs and PPO in its own nucleus, which some of them compare with, had been seen. Those of P38, P41 and "
+    "C01 to C18 were written before any other run of their conditions on seeds 1 to 5; their learners' settings were chosen by trial on draw 0. In "
+    "the world of numbers the learners without a mask or with NLPO's (PPO, also with the reward at the end, NLPO, A2C, GRPO, "
+    "TRPO) had been seen on draws 1 to 5 in an earlier trial, whose code was written anew since."
 )
 
 
@@ -177,7 +184,7 @@ def lacks(claim: Claim, runs: Mapping[str, Any]) -> list[str]:
             if decoding not in ("plain", "top_p", "own") and decoding not in (runs[condition].get("decodings") or ()):
                 lacking[f"{decoding} among the decodings of {condition}"] = None
         if test.unit == "yardsticks":
-            lacking.update(dict.fromkeys(f"the run {c}" for c in YARDSTICK if c not in runs))
+            lacking.update(dict.fromkeys(f"the run {c}" for c in test.yardstick if c not in runs))
     return list(lacking)
 
 
@@ -366,8 +373,10 @@ def readme(text: str, combined: str | Path) -> str:
     )
     left = [row for row in rows if row not in shown]
     waiting = sum(AWAITING in row["words"].values() for row in left)
-    more = f"{len(left)} further claims are in the ledger: {waiting} wait for a learner, sampler or task, {len(left) - waiting} are not tested by these profiles, and it says what they need."
-    return f"{before}{BEGIN}\n{as_markdown(table)}\n\n{more}\n{END}{after}"
+    said = [f"{waiting} wait for a learner, sampler or task"] if waiting else []
+    said += [f"{len(left) - waiting} are not tested by these profiles"] if len(left) > waiting else []
+    more = f"\n\n{len(left)} further claims are in the ledger: {', '.join(said)}, and it says what they need." if left else ""
+    return f"{before}{BEGIN}\n{as_markdown(table)}{more}\n{END}{after}"
 
 
 # words ---------------------------------------------------------------------------------------------------------------

@@ -13,18 +13,19 @@ from typing import Any
 import numpy as np
 
 from rlnlp import curves, effects, stats, unpaired
-from rlnlp.entries import LOGGED, PARTIAL, YARDSTICK, Claim, ClaimError, Test, published, stated, weights, yardstick_of
+from rlnlp.entries import LOGGED, PARTIAL, YARDSTICKS, Claim, ClaimError, Test, published, stated, weights, yardstick_of
 from rlnlp.results import ReportError
 from rlnlp.tables import join
 from rlnlp.verdicts import Evidence, untestable
 
 NOT_RUN, NOT_MEASURED = "not run here", "not measured"  # words of a test that was not made
+AXIS = {"kl_deployed": "KL", "kept_mass": "kept mass"}  # along which curves are compared
 NOTHING = Evidence(1.0, 1.0, 1.0, 1.0, stats.ALPHA)  # numbers from which nothing follows
 
 
 @dataclass(frozen=True)
 class Component:
-    """What one test came to. Raw numbers are in the metric's unit (its logarithm for wobble and gradient norm).
+    """What one test came to. Raw numbers are in the metric's unit (its logarithm for those of `LOGGED`).
 
     difference, low, high: mean over seeds and its 1 - alpha interval, raw; effect, effect_low, effect_high: the same in
     `unit`; yardstick: raw size of one unit; stated: the effect or margin fixed beforehand, in `unit`; sd: of the numbers
@@ -67,12 +68,13 @@ class Component:
     note: str = ""
 
 
-def yardstick(results, metric: str, split: str = "test") -> stats.Interval | None:
-    """Mean over seeds of ppo_kl_0 - zero_shot of the metric (or of the one that measures it), plain decoding, with its
-    1 - alpha interval; the unit is its absolute value. None where one of them was not measured.
+def yardstick(results, metric: str, split: str = "test", ends: tuple[str, str] = YARDSTICKS[""]) -> stats.Interval | None:
+    """Mean over seeds of the first - second of `ends` (ppo_kl_0 - zero_shot, but in a world of its own) of the metric (or
+    of the one that measures it), plain decoding, with its 1 - alpha interval; the unit is its absolute value. None where
+    one of them was not measured.
     Raises: ReportError where some seeds have it and others have not.
     """
-    arms = [results.values(condition, yardstick_of(metric), "plain", split) for condition in YARDSTICK]
+    arms = [results.values(condition, yardstick_of(metric), "plain", split) for condition in ends]
     return None if any(a is None for a in arms) else stats.mean_interval(arms[0] - arms[1])
 
 
@@ -104,7 +106,7 @@ def measure(test: Test, claim: Claim, results, split: str) -> tuple[Component, E
     )  # fmt: skip
     if said:  # of a test beside: `judge` has seen to those that decide
         return replace(component, note=f"needs {said}"), None
-    if not results.independent(test.metric):
+    if not all(map(results.independent, test.metrics)):
         return replace(component, word=NOT_MEASURED, note="the model that was brought is its own evaluator"), None
     try:
         values, span = _values(test, arms, results, split)
@@ -112,13 +114,15 @@ def measure(test: Test, claim: Claim, results, split: str) -> tuple[Component, E
         return replace(component, word=NOT_MEASURED, note=str(error)), None
     gone = [f"{metric} of {term}" for metric, found in values.items() for term, v in found.items() if v is None]
     if gone or span is None:
-        gone = join(gone or [f"{yardstick_of(test.metric)} of {' or '.join(YARDSTICK)}"])
+        gone = join(gone or [f"{yardstick_of(test.metric)} of {' or '.join(test.yardstick)}"])
         ended = _ended(test, arms, results) if split == "test" else ""
         if split == "test" and test.role == "decides" and not ended:
             raise ClaimError(f"{claim.id}: {test.name}: the runs of {results.params.profile} have no {gone} ({split} prompts)")
         return replace(component, word=NOT_MEASURED, note=f"no {gone}{ended}"), None
     if test.unit == "yardsticks" and (why := _no_yardstick(test, span)):
         return replace(component, word=NOT_MEASURED, n=len(results.seeds), note=why), None
+    if test.kind == "rank":
+        return _rank(test, component, arms[0], values)
     unit = abs(span.estimate)
     if why := _unusable(test, values):
         return replace(component, n=len(results.seeds), note=why), NOTHING
@@ -136,10 +140,10 @@ def measure(test: Test, claim: Claim, results, split: str) -> tuple[Component, E
     elif test.kind == "contrast":
         d = made[test.metric][0][0]
     else:
-        compare = curves.matched_kl if test.kind == "matched" else curves.frontier_difference
-        found = compare(*(v for arm in zip(made["kl_deployed"], made[test.metric]) for v in arm))
+        sweeps = [v for arm in zip(made[test.along], made[test.metric]) for v in arm]
+        found = curves.frontier_difference(*sweeps) if test.kind == "frontier" else curves.matched_kl(*sweeps, least=test.fewest)
         if found.without_overlap:
-            note = f"no KL in common in seed {join([str(results.seeds[i]) for i in found.without_overlap])}"
+            note = f"no {AXIS[test.along]} in common in seed {join([str(results.seeds[i]) for i in found.without_overlap])}"
             return replace(component, n=len(results.seeds), note=note), NOTHING
         d = found.differences
     return _paired(test, component, d, unit)
@@ -147,14 +151,27 @@ def measure(test: Test, claim: Claim, results, split: str) -> tuple[Component, E
 
 def _values(test: Test, arms, results, split: str) -> tuple[dict[str, dict[str, np.ndarray | None]], stats.Interval | None]:
     """Metric -> term -> one number per seed, and the yardstick (1 where the test needs none); None: not measured."""
-    metrics = (test.metric, "kl_deployed") if test.kind in ("matched", "frontier") else (test.metric,)
+    wanted = {test.metric: _terms(arms)}
+    if test.kind in ("matched", "frontier"):
+        wanted[test.along] = _terms(arms)
+    if test.kind == "rank":  # each side needs only what orders it
+        wanted = {metric: [] for metric in test.metrics}
+        for metric, terms in zip(test.metrics, _sides(arms[0])):
+            wanted[metric] += terms
 
     def of(term: str, metric: str) -> np.ndarray | None:
         condition, decoding = test.split(term)
         return results.values(condition, metric, decoding, split)
 
-    values = {metric: {term: of(term, metric) for term in _terms(arms)} for metric in metrics}
-    return values, yardstick(results, test.metric, split) if test.unit == "yardsticks" else stats.Interval(1.0, None, None, 1)
+    values = {metric: {term: of(term, metric) for term in terms} for metric, terms in wanted.items()}
+    if test.unit != "yardsticks":
+        return values, stats.Interval(1.0, None, None, 1)
+    return values, yardstick(results, test.metric, split, test.yardstick)
+
+
+def _sides(pairs) -> list[list[str]]:
+    """The first terms of a rank's pairs, and the second ones; a pair may be the same term twice."""
+    return [[list(terms)[side] for terms in pairs] for side in (0, -1)]
 
 
 def _terms(arms) -> list[str]:
@@ -163,7 +180,7 @@ def _terms(arms) -> list[str]:
 
 def _ended(test: Test, arms, results) -> str:
     """"; x diverged in every seed" for the conditions in which that leaves nothing to measure; "" if there is none."""
-    names = dict.fromkeys([*(test.split(term)[0] for term in _terms(arms)), *YARDSTICK])
+    names = dict.fromkeys([*(test.split(term)[0] for term in _terms(arms)), *test.yardstick])
     flags = {name: results.values(name, "diverged") for name in names}
     lost = [name for name, flag in flags.items() if flag is not None and flag.all()]
     return f"; {join(lost)} diverged in every seed" if lost else ""
@@ -188,7 +205,8 @@ def _no_yardstick(test: Test, span: stats.Interval) -> str:
     if span.estimate and (few or span.low is None or span.excludes(0)):
         return ""
     within = "" if span.low is None else f" [{span.low:+.2g}, {span.high:+.2g}]"
-    moved = f"how far {YARDSTICK[0]} moves {yardstick_of(test.metric)} from {YARDSTICK[1]}, {span.estimate:+.2g}{within}"
+    to, start = test.yardstick
+    moved = f"how far {to} moves {yardstick_of(test.metric)} from {start}, {span.estimate:+.2g}{within}"
     return f"no yardstick: {moved}, cannot be told from 0"
 
 
@@ -218,6 +236,12 @@ def _peak(test: Test, component: Component, values: np.ndarray, levels: list[flo
     exact = evidence.exact_for if evidence.testable else None
     span = (height.difference, height.low, height.high)
     return _filled(component, d, span, unit, evidence.p_for, exact), evidence
+
+
+def _rank(test: Test, component: Component, pairs, values) -> tuple[Component, Evidence]:
+    """values: metric -> term -> [n seeds]"""
+    orders = [np.array([values[m][term] for term in terms]) for m, terms in zip(test.metrics, _sides(pairs))]
+    return _paired(test, component, curves.kendall(*orders), 1.0)
 
 
 def _spread(test: Test, component: Component, first: np.ndarray, second: np.ndarray) -> tuple[Component, Evidence]:

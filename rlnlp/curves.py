@@ -1,4 +1,4 @@
-"""Ordered conditions (trend, bend, peak) and reward-KL curves: one curve per seed, k conditions x n seeds.
+"""Ordered conditions (trend, bend, peak, rank) and reward-KL curves: one curve per seed, k conditions x n seeds.
 
 slopes = contrast(values, polynomial_weights([0.9, 0.95, 0.99], degree=1))   # [n], one slope per seed
 stats.decide(stats.one_sample(slopes, "greater"))
@@ -20,6 +20,7 @@ from rlnlp.unpaired import Exact
 from rlnlp.verdicts import Evidence, combine
 
 MIN_SWEEP = 4  # values of beta below which a curve is not interpolated
+MIN_MASKS = 3  # the same of a mask, over the mass it keeps: no mask at all, where that is 1, is its known end
 MAX_ORDERS = 50_000  # orders up to which all are enumerated: 8! is, 9! is not
 
 
@@ -146,14 +147,30 @@ def spearman_smallest_p(n: int, alternative: Alternative = "two-sided") -> float
     return min(1.0, (2 if alternative == "two-sided" else 1) / math.factorial(n))
 
 
-def at_kl(kls: Sequence[float], metrics: Sequence[float], kl: float | np.ndarray) -> float | np.ndarray:
+def kendall(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Kendall's tau-b of each seed, between the orders of the same k conditions by two numbers (scipy.stats.kendalltau).
+
+    first, second [k >= 2, n] -> [n] in [-1, 1], for `one_sample`: 0 is what orders without relation have on average, and
+    its sign is as likely. Limits: the same order gives 1, the reverse -1; a seed in which one of the two is the same for
+    all conditions has no order to compare: 0. Raises: ValueError for shapes that differ or values that are not finite.
+    """
+    a, b = _curves(first), _curves(second)
+    if a.shape != b.shape or len(a) < 2:
+        raise ValueError(f"an order needs two conditions or more, the same in both: found shapes {a.shape} and {b.shape}")
+    pairs = list(zip(a.T, b.T))
+    return np.array([scipy_stats.kendalltau(x, y).statistic if np.ptp(x) and np.ptp(y) else 0.0 for x, y in pairs])
+
+
+def at_kl(
+    kls: Sequence[float], metrics: Sequence[float], kl: float | np.ndarray, least: int = MIN_SWEEP
+) -> float | np.ndarray:
     """One seed's metric at a given measured KL: linear interpolation of its own beta sweep, sorted by KL.
 
     kls, metrics [k >= 4]: measured KL (nats, any order) and the metric, one per beta; equal KLs count as one point with
-    their mean metric. kl: a number or an array, same shape returned. Limits: nan outside the sweep's range, which is
-    never extended; at a point of the sweep, its metric. Raises: ValueError for fewer than 4 or unequal lengths.
+    their mean metric. kl: a number or an array, same shape returned. least: points that a curve takes. Limits: nan outside the sweep's range, which is
+    never extended; at a point of the sweep, its metric. Raises: ValueError for fewer than `least` or unequal lengths.
     """
-    points, heights = _sweep(kls, metrics)
+    points, heights = _sweep(kls, metrics, least)
     found = np.interp(kl, points, heights, left=math.nan, right=math.nan)
     return float(found) if np.ndim(kl) == 0 else found
 
@@ -164,18 +181,20 @@ def matched_kl(
     second_kls: np.ndarray,
     second_metrics: np.ndarray,
     points: int = 21,
+    least: int = MIN_SWEEP,
 ) -> Matched:
     """Seed by seed, the mean of first - second over `points` equally spaced KLs of the range both its sweeps cover.
 
-    kls, metrics [k, n] (k may differ between arms, seed i in column i of both); see `at_kl`.
+    kls, metrics [k >= least, n] (k may differ between arms, seed i in column i of both); see `at_kl`. In place of the KL, any
+    measured number: the probability that masks keep, with `MIN_MASKS` as least.
     Limits: ranges that touch in one KL are compared there; a constant gap between two lines is that gap.
     """
 
     def gap(one, two, low, high):
         grid = np.linspace(low, high, points)
-        return float(np.mean(at_kl(*one, grid) - at_kl(*two, grid)))
+        return float(np.mean(at_kl(*one, grid, least) - at_kl(*two, grid, least)))
 
-    return _matched(first_kls, first_metrics, second_kls, second_metrics, gap)
+    return _matched(first_kls, first_metrics, second_kls, second_metrics, gap, least)
 
 
 def frontier_area(kls: Sequence[float], metrics: Sequence[float], low: float, high: float) -> float:
@@ -206,13 +225,13 @@ def frontier_difference(
     return _matched(first_kls, first_metrics, second_kls, second_metrics, gap)
 
 
-def _matched(first_kls, first_metrics, second_kls, second_metrics, gap: Callable[..., float]) -> Matched:
+def _matched(first_kls, first_metrics, second_kls, second_metrics, gap: Callable[..., float], least: int = MIN_SWEEP) -> Matched:
     arms = [_curves(v) for v in (first_kls, first_metrics, second_kls, second_metrics)]
     if arms[0].shape != arms[1].shape or arms[2].shape != arms[3].shape or arms[0].shape[1] != arms[2].shape[1]:
         raise ValueError(f"expected [k, n] KLs and metrics of the same n seeds, found {[a.shape for a in arms]}")
     rows = []
     for kls, metrics, other_kls, other_metrics in zip(*(a.T for a in arms)):
-        one, two = _sweep(kls, metrics), _sweep(other_kls, other_metrics)
+        one, two = _sweep(kls, metrics, least), _sweep(other_kls, other_metrics, least)
         low, high = max(one[0][0], two[0][0]), min(one[0][-1], two[0][-1])
         overlap = low <= high
         difference = gap((kls, metrics), (other_kls, other_metrics), low, high) if overlap else math.nan
@@ -221,12 +240,12 @@ def _matched(first_kls, first_metrics, second_kls, second_metrics, gap: Callable
     return Matched(differences, low, high, tuple(int(i) for i in np.flatnonzero(np.isnan(differences))))
 
 
-def _sweep(kls: Sequence[float], metrics: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+def _sweep(kls: Sequence[float], metrics: Sequence[float], least: int = MIN_SWEEP) -> tuple[np.ndarray, np.ndarray]:
     """Growing, distinct KLs and the (mean) metric at each."""
     x, y = finite(kls), finite(metrics)
-    if len(x) != len(y) or len(x) < MIN_SWEEP:
+    if len(x) != len(y) or len(x) < least:
         raise ValueError(
-            f"a curve over KL needs at least {MIN_SWEEP} values of beta, each with its KL and its metric: "
+            f"a curve over KL needs at least {least} values of beta, each with its KL and its metric: "
             f"found {len(x)} KLs and {len(y)} metrics"
         )
     points, which = np.unique(x, return_inverse=True)

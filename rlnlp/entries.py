@@ -22,26 +22,30 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from scipy import stats as scipy_stats
 
-from rlnlp.curves import MIN_SWEEP, polynomial_weights
+from rlnlp.curves import MIN_MASKS, MIN_SWEEP, polynomial_weights
 from rlnlp.settings import Settings
 from rlnlp.stats import ALPHA
 
 CLAIM_ID = re.compile(r"[A-Z]\d{2,3}")
-REPORTS = ("kl", "gamma", "dropout", "mask", "budget", "warm_start", "sampling", "vocabulary", "none")
+REPORTS = (
+    "kl", "gamma", "dropout", "mask", "budget", "warm_start", "sampling", "vocabulary", "samplers", "dqn", "family", "none",
+)  # fmt: skip
 DECODINGS = ("plain", "top_p", "own", "greedy", "beam", "top_k", "temperature")
 METRICS = (
     "score", "score_response", "training_score", "judge", "judge_2", "generation_log_perplexity", "human_log_perplexity",
     "kl", "kl_deployed", "kl_deployed_per_response", "peak_kl", "approx_kl", "distinct_1", "distinct_2", "msttr",
     "entropy_1", "entropy_2", "repetition", "shared_5gram", "length", "terminated", "words", "wobble", "drop",
-    "gradient_norm", "first_ratio_error", "clip_fraction", "diverged",
+    "gradient_norm", "first_ratio_error", "clip_fraction", "diverged", "kept_mass", "kept_tokens", "rollout_score",
+    "tokens_per_gradient_step",
 )  # fmt: skip
-LOGGED = ("wobble", "gradient_norm")  # compared on their logarithm; unit: log ratio
-OWN_UNIT = ("first_ratio_error", "clip_fraction", "diverged")  # shares and ratios
+LOGGED = ("wobble", "gradient_norm", "kept_tokens", "tokens_per_gradient_step")  # compared on their logarithm; unit: log ratio
+OWN_UNIT = ("first_ratio_error", "clip_fraction", "diverged", "kept_mass", "repetition")  # shares and ratios
 MEASURED_BY = {  # whose yardstick they have
     "drop": "score", "training_score": "score", "score_response": "score", "judge": "score", "judge_2": "score",
-    "peak_kl": "kl", "approx_kl": "kl",
+    "rollout_score": "score", "peak_kl": "kl", "approx_kl": "kl",
 }  # fmt: skip
 _SWEEP = r"(_kl_(0|small|large))?"
+_RULE = r"mask_(top_k|top_p|min_p|typical|epsilon|eta|mirostat)"  # a mask in training; 1e4 is 1e-4
 CONDITIONS = tuple(  # how a condition may be called
     re.compile(pattern + r"\Z")
     for pattern in (
@@ -50,9 +54,15 @@ CONDITIONS = tuple(  # how a condition may be called
         r"base_dropout_000", rf"nlpo_p_\d{{3}}{_SWEEP}", r"nlpo_sync_\d+", r"nlpo_(initial|random)", r"nlpo_min_\d+",
         rf"ppo_top_p{_SWEEP}", r"mismatch_top_p", r"(nlpo_)?labels_\d+", r"supervised(_\d+|_long)?", r"ppo_long",
         r"(filtered|best_of_n)(_\d+)?", r"sup_(ppo|nlpo)", r"ppo_(top_k|temperature)", r"vocabulary_\d+",
+        r"(a2c|reinforce|rloo|grpo|trpo|sac)", rf"{_RULE}(_delayed|_\d+(e\d+)?)?", r"ppo_equal_(tokens|steps)",
+        r"dqn_(mlp|mlp_long|logits|linear|frozen|best|best_kl|double|polyak|n_step|truncated|then_trained)", r"dqn_mlp_kl_\d+",
+        r"numbers_(zero_shot|ppo|nlpo|a2c|trpo|grpo|reinforce|rloo|dqn|sac|ppo_end|prefix_ppo|prefix_end_ppo)",
+        rf"numbers_{_RULE}_\d+(e\d+)?", r"dates_(zero_shot|ppo)",
     )
 )  # fmt: skip
-YARDSTICK = ("ppo_kl_0", "zero_shot")  # removing the KL penalty moves a metric from the second to the first
+YARDSTICKS = {  # world ("": reviews): a yardstick is how far a metric moves from the second condition to the first
+    "": ("ppo_kl_0", "zero_shot"), "numbers": ("numbers_ppo", "numbers_zero_shot"), "dates": ("dates_ppo", "dates_zero_shot"),
+}  # fmt: skip
 COLUMN = {"human_log_perplexity": "perplexity"}  # published under another name, and without the logarithm
 PUBLISHED_YARDSTICK = {  # arXiv:2210.01241v2, Table 5: PPO inf - Zero-Shot
     "score": 0.847 - 0.489,
@@ -63,13 +73,13 @@ PUBLISHED_YARDSTICK = {  # arXiv:2210.01241v2, Table 5: PPO inf - Zero-Shot
     "entropy_1": 8.656 - 7.715,
     "entropy_2": 13.716 - 11.763,
 }
-Kind = Literal["contrast", "trend", "peak", "matched", "frontier", "spread", "fraction"]
+Kind = Literal["contrast", "trend", "peak", "matched", "frontier", "spread", "fraction", "rank"]
 SHAPE = {  # kind: the fields that say what is compared
     "contrast": ("terms",), "trend": ("points",), "peak": ("points",), "matched": ("first", "second"),
-    "frontier": ("first", "second"), "spread": ("terms", "against"), "fraction": ("first", "second"),
+    "frontier": ("first", "second"), "spread": ("terms", "against"), "fraction": ("first", "second"), "rank": ("first", "second"),
 }  # fmt: skip
-PARTIAL = ("trend", "peak", "matched", "frontier", "fraction")  # kinds of which a profile may run a part
-FEWEST = {"trend": 2, "peak": 3, "matched": MIN_SWEEP, "frontier": MIN_SWEEP, "fraction": 1}
+PARTIAL = ("trend", "peak", "matched", "frontier", "fraction", "rank")  # kinds of which a profile may run a part
+FEWEST = {"trend": 2, "peak": 3, "matched": MIN_SWEEP, "frontier": MIN_SWEEP, "fraction": 1, "rank": 4}
 Terms = dict[str, float]
 
 
@@ -107,6 +117,8 @@ class Test(Settings):
     points: dict[float, str | Terms] = Field({}, description="x: condition, or terms")
     first: tuple[str, ...] = Field((), description="conditions of the first arm")
     second: tuple[str, ...] = Field((), description="conditions of the second arm")
+    along: Literal["kl_deployed", "kept_mass"] = Field("kl_deployed", description="of matched: what is equal in both arms")
+    second_metric: Literal[METRICS] | None = Field(None, description="of rank: what orders `second`; None = `metric`")
     at_least: int = Field(0, ge=0, description="conditions (of each list) that a profile must run; 0 = all")
     published: dict[str, float] = Field({}, description="row of the claim's `published`: weight, or x of trend and peak")
 
@@ -117,6 +129,8 @@ class Test(Settings):
             return "log ratio of spreads"
         if self.kind == "fraction":
             return "share of runs"
+        if self.kind == "rank":
+            return "tau"
         return "log ratio" if self.metric in LOGGED else "own unit" if self.metric in OWN_UNIT else "yardsticks"
 
     @property
@@ -126,7 +140,29 @@ class Test(Settings):
             return [[{p: 1.0} if isinstance(p, str) else p for p in self.points.values()]]
         if self.kind in ("contrast", "spread"):
             return [[{**self.terms, **self.against}]]
+        if self.kind == "rank":
+            return [[{one: 1.0, other: 1.0} for one, other in zip(self.first, self.second)]]
         return [[{c: 1.0} for c in self.first], [{c: 1.0} for c in self.second]]
+
+    @property
+    def metrics(self) -> tuple[str, str]:
+        """Of a rank: what orders its first conditions, and what its second; elsewhere the metric twice."""
+        return self.metric, self.second_metric or self.metric
+
+    @property
+    def fewest(self) -> int:
+        """Conditions (of each list) below which no such test is made."""
+        return MIN_MASKS if self.along == "kept_mass" else FEWEST.get(self.kind, 0)
+
+    @property
+    def worlds(self) -> set[str]:
+        """Those that its conditions are of; "" is that of the reviews."""
+        return {_world(condition) for condition in _conditions(self)}
+
+    @property
+    def yardstick(self) -> tuple[str, str]:
+        """The two conditions between which one yardstick lies: those of its world (`_test_problems` refuses two worlds)."""
+        return YARDSTICKS[max(self.worlds, default="")]
 
     def split(self, term: str) -> tuple[str, str]:
         """"condition@decoding" -> (condition, decoding)."""
@@ -201,8 +237,8 @@ def load(path: str | Path = "claims.yaml", also: Collection[str] = ()) -> dict[s
 def conditions_of(claim: Claim, beside: bool = True) -> set[str]:
     """Every condition its tests name (beside: also those that do not decide), and the two that make the yardstick."""
     tests = claim.tests if beside else claim.deciding
-    scaled = any(t.unit == "yardsticks" for t in tests)
-    return {c for t in tests for c in _conditions(t)} | (set(YARDSTICK) if scaled else set())
+    scales = {c for t in tests if t.unit == "yardsticks" for c in t.yardstick}
+    return {c for t in tests for c in _conditions(t)} | scales
 
 
 def yardstick_of(metric: str) -> str:
@@ -227,8 +263,8 @@ def weights(kind: str, levels: list[float]) -> np.ndarray:
 def published(test: Test, claim: Claim) -> Found | None:
     """The published effect for this contrast, in the test's unit; None where none was published.
 
-    Perplexity is compared on its log (sd: first order). Interval: Welch-Satterthwaite over the rows' means, spreads and
-    numbers of seeds; the published yardstick counts as exact.
+    Perplexity and what is in `LOGGED` are compared on their log (sd: first order). Interval: Welch-Satterthwaite over the
+    rows' means, spreads and numbers of seeds; the published yardstick counts as exact.
     """
     if not test.published:
         return None
@@ -239,9 +275,9 @@ def published(test: Test, claim: Claim) -> Found | None:
         return Found(math.log(cells[0][1] / cells[1][1]), None, None)
     numbers = list(test.published.values())
     w = weights(test.kind, numbers) if test.kind in ("trend", "peak") else np.array(numbers)
-    if test.metric in COLUMN:
+    if test.metric in COLUMN or test.metric in LOGGED:
         cells = [[math.log(c[0]), *(sd / c[0] for sd in c[1:])] for c in cells]
-    scale = PUBLISHED_YARDSTICK[test.metric]
+    scale = 1.0 if test.unit == "log ratio" else PUBLISHED_YARDSTICK[test.metric]
     effect = float(w @ [c[0] for c in cells]) / scale
     if not all(len(c) == 2 and row.get("n", 0) >= 2 for c, row in zip(cells, rows)):
         return Found(effect, None, None)
@@ -262,6 +298,10 @@ def nearest(name: str, names: Collection[str]) -> str:
 
 def _conditions(test: Test) -> list[str]:
     return [test.split(term)[0] for arm in test.arms for terms in arm for term in terms]
+
+
+def _world(condition: str) -> str:
+    return next((w for w in YARDSTICKS if w and condition.startswith(f"{w}_")), "")
 
 
 def _canonical(name: str) -> bool:
@@ -302,16 +342,26 @@ def _test_problems(test: Test, claim: Claim, known: Collection[str]) -> list[str
         found.append("effect: expected `margin` with direction equal, else `effect`")
     if isinstance(test.effect, float | int) and test.effect <= 0:
         found.append(f"effect: expected a number above 0 (the direction has its own name), found {test.effect:g}")
+    if test.unit == "yardsticks" and len(test.worlds) > 1:
+        found.append(f"{' and '.join(w or 'reviews' for w in sorted(test.worlds))}: have a yardstick each; a rank compares them")
     if test.direction == "equal" and test.kind in ("peak", "spread", "fraction"):
         found.append(f"direction: a {test.kind} is greater or less")
     if test.kind == "peak" and test.direction == "less":
         found.append("direction: a peak is greater; for a dip compare another metric")
     if test.kind in PARTIAL:
-        fewest, most = FEWEST[test.kind], min(map(len, test.arms))
+        fewest, most = test.fewest, min(map(len, test.arms))
         if not fewest <= (test.at_least or most) <= max(map(len, test.arms)):
             found.append(f"at_least: a {test.kind} takes {fewest} conditions or more of each list, and no more than it names")
     elif test.at_least:
         found.append(f"at_least: a {test.kind} takes all its conditions")
+    if test.along == "kept_mass" and (test.kind != "matched" or test.decoding == "plain"):
+        found.append("along: kept_mass is for a matched test, in a decoding that masks (own): a plain one keeps everything")
+    if test.kind == "rank" and len(test.first) != len(test.second):
+        found.append(f"second: a rank compares pairs; first names {len(test.first)} conditions, second {len(test.second)}")
+    if test.second_metric and test.kind != "rank":
+        found.append(f"second_metric: a {test.kind} has one metric")
+    if test.kind == "rank" and test.first == test.second and len(set(test.metrics)) == 1:
+        found.append("second_metric: an order is compared with itself; give another metric, or other conditions")
     return found + _published_problems(test, claim)
 
 
@@ -324,9 +374,11 @@ def _published_problems(test: Test, claim: Claim) -> list[str]:
             found.append(f"published.{row}: has no {column}{nearest(column, claim.published[row])}")
         elif test.kind == "spread" and not isinstance(claim.published[row][column], list):
             found.append(f"published.{row}.{column}: a spread needs [mean, sd]")
-    if test.published and test.kind in ("matched", "frontier", "fraction"):
+    if test.published and test.kind in ("matched", "frontier", "fraction", "rank"):
         found.append(f"published: nothing was published as a {test.kind}")
-    if test.published and test.kind != "spread" and test.metric not in PUBLISHED_YARDSTICK:
+    if test.published and test.unit == "yardsticks" and test.worlds - {""}:
+        found.append(f"published: no yardstick of {', '.join(test.worlds)} was published")
+    if test.published and test.unit in ("yardsticks", "own unit") and test.metric not in PUBLISHED_YARDSTICK:
         found.append(f"published: {test.metric} has no published yardstick (those of {', '.join(PUBLISHED_YARDSTICK)} have)")
     if test.effect == "half" and not found:
         there = published(test, claim)
@@ -348,6 +400,7 @@ def _explained(error: Mapping[str, Any]) -> str:
     hint = ""
     if error["type"] == "literal_error":
         field = error["loc"][-1]
-        known = {"metric": METRICS, "kind": get_args(Kind), "report": REPORTS, "decoding": DECODINGS}.get(field, ())
+        known = {"metric": METRICS, "second_metric": METRICS, "kind": get_args(Kind), "report": REPORTS, "decoding": DECODINGS}
+        known = known.get(field, ())
         hint = nearest(str(error["input"]), known)
     return f"{place}: {error['msg'].replace('Input should be', 'expected')}, found {error['input']!r}{hint}"

@@ -51,6 +51,17 @@ def results(values, seeds=FIVE, profile="mini", runs=None, missing=(), model="",
     return Results(params, pd.DataFrame(rows), pd.DataFrame(), {}, {}, {}, {}, {}, lost)
 
 
+def bare(values) -> SimpleNamespace:
+    """What `measure` asks of results, without their tables: for many samples."""
+
+    def of(condition, metric, decoding="plain", split="test"):
+        value = values[condition].get(metric)
+        value = value.get(decoding) if isinstance(value, dict) else value
+        return None if value is None else np.broadcast_to(value, len(FIVE))
+
+    return SimpleNamespace(params=SimpleNamespace(all_runs=values), seeds=[*FIVE], values=of, independent=lambda metric: True)
+
+
 def entry(*tests, **more) -> dict:
     """The entry of a claim, as claims.yaml has it."""
     return {
@@ -92,7 +103,7 @@ def said(path: Path) -> str:
 # the shipped file ----------------------------------------------------------------------------------------------------
 
 TESTABLE = {"P01", "P02", "P03", "P04", "P05", "P07", "P09", "P10", "P18", "P19", "P20", "P21", "P22", "P23", "P24", "P25", "P26",
-            "P27", "P37", "P39", "P40", "P42"}  # fmt: skip
+            "P27", "P37", "P38", "P39", "P40", "P41", "P42", *(f"C{i:02d}" for i in range(1, 19))}  # fmt: skip
 CANONICAL = {
     "zero_shot", "bandit", "base_dropout_000", "nlpo_sync_1", "nlpo_sync_2", "nlpo_sync_8", "nlpo_initial", "nlpo_random",
     "nlpo_min_100", "mismatch_top_p", "supervised", "supervised_10", "supervised_50", "supervised_long", "ppo_long",
@@ -105,18 +116,35 @@ CANONICAL = {
     *(f"nlpo_p_{p}" for p in ("010", "020", "030", "040", "050", "060", "070", "080", "095", "099", "100")),
     *(f"{a}labels_{n}" for a in ("", "nlpo_") for n in ("0", "10", "50")),
     *(f"{a}_{n}" for a in ("vocabulary", "zero_shot") for n in ("50", "150", "400")),
+    "a2c", "reinforce", "rloo", "grpo", "trpo", "sac", "ppo_equal_tokens", "ppo_equal_steps", "mask_min_p", "mask_top_k",
+    *(f"mask_{r}{d}" for r in ("top_p", "typical", "epsilon", "eta", "mirostat") for d in ("", "_delayed")),
+    *(f"mask_{r}" for r in ("top_p_050", "top_p_070", "top_p_090", "top_p_099", "typical_050", "typical_070", "typical_090", "typical_095",
+                            "epsilon_1e4", "epsilon_1e3", "epsilon_1e2", "eta_4e3", "eta_2e2", "min_p_001", "min_p_020", "top_k_10",
+                            "mirostat_2", "mirostat_3")),
+    *(f"dqn_{d}" for d in ("mlp", "mlp_long", "logits", "best", "frozen", "linear", "best_kl", "double", "polyak", "n_step", "truncated",
+                           "then_trained", "mlp_kl_0001", "mlp_kl_001", "mlp_kl_01", "mlp_kl_1")),
+    *(f"numbers_{a}" for a in ("zero_shot", "ppo", "nlpo", "a2c", "trpo", "grpo", "ppo_end", "reinforce", "rloo", "dqn", "sac", "prefix_ppo",
+                               "prefix_end_ppo")),
+    *(f"numbers_mask_{r}" for r in ("top_p_089", "top_p_090", "top_p_092", "top_p_095", "top_p_099", "typical_020", "typical_090",
+                                    "typical_092", "typical_095", "typical_099", "epsilon_1e2", "epsilon_1e4", "epsilon_1e5", "epsilon_1e6",
+                                    "epsilon_1e7", "eta_4e3", "eta_2e3", "eta_9e4", "eta_6e4", "eta_3e4", "mirostat_2", "mirostat_4")),
+    "dates_zero_shot", "dates_ppo",
 }  # fmt: skip
 
 
 def test_every_claim_of_both_papers_is_there_and_nothing_else():
     assert list(SHIPPED) == [f"P{i:02d}" for i in range(1, 43)] + [f"C{i:02d}" for i in range(1, 19)]
     assert {name for name, c in SHIPPED.items() if c.tests} == TESTABLE
+    assert [name for name, c in SHIPPED.items() if c.awaiting] == []
 
 
 def test_every_condition_named_is_a_canonical_one():
     named = {c for entry in SHIPPED.values() for c in claims.conditions_of(entry)}
     assert named - CANONICAL == set()
     assert {"ppo_kl_0", "nlpo_random", "base_dropout_update_010", "sup_nlpo"} <= named
+    assert [name for name in CANONICAL if not entries._canonical(name)] == []
+    bad = ("mask_top_q", "mask_top_p_delay", "numbers_mask_epsilon", "numbers_a3c", "dqn_mlp_kl_", "dates_nlpo", "zero_shot_x", "rlooo")
+    assert [name for name in bad if entries._canonical(name)] == []
 
 
 def test_the_same_published_row_has_the_same_numbers_in_every_claim():
@@ -124,13 +152,17 @@ def test_the_same_published_row_has_the_same_numbers_in_every_claim():
     seen: dict[str, dict] = {}
     for name, known in SHIPPED.items():
         for row, cells in known.published.items():
-            if name.startswith("P") and row.startswith("T"):
+            if row.startswith("T"):
+                row = f"{name[0]} {row}"
                 for column, cell in cells.items():
                     assert seen.setdefault(row, {}).setdefault(column, cell) == cell, f"{name}: {row}: {column}"
-    same = {"T5 PPO 0.5": "T6 PPO 0.95", "T5 NLPO 1.0": "T6 NLPO 0.95"}  # the tables repeat these rows
+    same = {"P T5 PPO 0.5": "P T6 PPO 0.95", "P T5 NLPO 1.0": "P T6 NLPO 0.95"}  # the tables repeat these rows
     for one, other in same.items():
         assert all(seen[one][c] == seen[other][c] for c in ("score", "perplexity"))
-    assert seen["T8 p 0.9"]["score"] == seen["T8 mu 20"]["score"] == seen["T7 NLPO 1.0"]["score"] == [0.637, 0.013]
+    assert seen["P T8 p 0.9"]["score"] == seen["P T8 mu 20"]["score"] == seen["P T7 NLPO 1.0"]["score"] == [0.637, 0.013]
+    table = {"epsilon 1e-7": (0.993, 96.93), "eta 3e-4": (0.962, 81.45), "top-p 0.95": (0.982, 64.35), "typical 0.2": (0.8446, 73.49),
+             "mirostat 4": (0.678, 106.13), "none": (0.919, 46.75)}  # fmt: skip
+    assert {name: (seen[f"C T1 {name}"]["score"], seen[f"C T1 {name}"]["perplexity"]) for name in table} == table
 
 
 @pytest.mark.parametrize(
@@ -382,6 +414,50 @@ def test_a_test_that_stands_beside_does_not_change_the_word_but_is_named_when_it
     assert "the opposite: the control -0.60" in reverse.sentence
 
 
+def numbers(effect, spread=0.02) -> dict:
+    """Two runs of the world of numbers that lie `effect` apart, whose yardstick is 0.25, half of that of the reviews."""
+    base = 0.2 + 0.1 * NOISE
+    return arms(0.0) | {
+        "numbers_zero_shot": {"score": base}, "numbers_ppo": {"score": base + 0.25},
+        "numbers_mask_top_p_090": {"score": base + effect + spread * NOISE}, "numbers_mask_top_p_095": {"score": base},
+    }  # fmt: skip
+
+
+IN_NUMBERS = contrast("numbers_mask_top_p_090", "numbers_mask_top_p_095")
+
+
+@pytest.mark.parametrize("effect, spread, word", [(0.3, 0.02, HOLDS), (-0.3, 0.02, FAILS), (0.0, 0.5, INCONCLUSIVE)])
+def test_a_world_of_its_own_has_its_own_yardstick(effect, spread, word):
+    """Not that of the reviews, which is there as well, and does not have to be."""
+    values = numbers(effect, spread)
+    verdict = claims.judge(claim(IN_NUMBERS), results(values))
+    (component,) = verdict.components
+    assert (verdict.word, component.yardstick, component.effect) == (word, pytest.approx(0.25), pytest.approx(effect / 0.25))
+    alone = {c: v for c, v in values.items() if c.startswith("numbers")}
+    assert claims.judge(claim(IN_NUMBERS), results(alone)) == verdict
+    assert claims.conditions_of(claim(IN_NUMBERS)) == {*alone}
+    assert claims.lacks(claim(IN_NUMBERS), dict.fromkeys(values.keys() - {"numbers_ppo"}, {})) == ["the run numbers_ppo"]
+    assert claim(contrast("dates_ppo", "dates_zero_shot")).tests[0].yardstick == ("dates_ppo", "dates_zero_shot")
+    assert claim(contrast()).tests[0].yardstick == ("ppo_kl_0", "zero_shot")
+
+
+def test_a_world_whose_learner_does_not_learn_has_no_yardstick():
+    values = numbers(0.3) | {"numbers_ppo": numbers(0.3)["numbers_zero_shot"]}
+    said = claims.judge(claim(IN_NUMBERS), results(values)).sentence
+    assert "no yardstick: how far numbers_ppo moves score from numbers_zero_shot" in said
+
+
+def test_a_word_in_yardsticks_of_a_world_keeps_its_error_rate():
+    """300 claims of a world without an effect, through the whole of `measure`."""
+    rng, words, known, values = np.random.default_rng(1), [], claim(IN_NUMBERS), numbers(0.0)
+    for _ in range(300):
+        values["numbers_mask_top_p_090"] = {"score": values["numbers_mask_top_p_095"]["score"] + 0.05 * rng.normal(size=5)}
+        words.append(decide(comparisons.measure(known.tests[0], known, bare(values), "test")[1]))
+    slack = 3 * math.sqrt(0.025 * 0.975 / 300)
+    assert words.count(HOLDS) / 300 <= 0.025 + slack and words.count(FAILS) / 300 <= 0.025 + slack
+    assert {HOLDS, FAILS} <= {*words}, "a rule that never speaks would pass the rest"
+
+
 def test_the_n_that_would_settle_it_is_that_of_the_stated_effect_at_the_spread_seen():
     values = arms(0.05, 0.2)
     verdict = claims.judge(claim(contrast()), results(values))
@@ -508,6 +584,162 @@ def test_curves_are_compared_where_their_kl_is_equal(kind):
     assert "no KL in common" in verdict.sentence
 
 
+MASKS = {"kind": "matched", "along": "kept_mass", "metric": "score", "decoding": "own", "direction": "greater", "effect": 0.1}
+TOP_P, TOP_K = ("mask_top_p_050", "mask_top_p_070", "mask_top_p_090"), ("mask_top_k_10", "mask_top_k")
+
+
+def masks(gap: float, spread: float = 0.001) -> dict:
+    """The more a mask cuts the higher the score, whatever the rule; top-p cuts more, and at an equal share kept scores `gap` more.
+
+    The gap closes towards no mask, which is the end of both sweeps, so its mean over the shares 0.8 to 1 is half of it.
+    """
+    base = arms(0.0)["zero_shot"]["score"]
+
+    def run(kept, more, noise):
+        value = {"own": base + 0.5 - 0.4 * kept + more * (1 - kept) / 0.2 + spread * noise, "plain": 9.0 * NOISE}
+        return {"score": value, "kept_mass": {"own": kept + 0 * NOISE, "plain": 1.0}, "kl_deployed": {"own": 1.0, "plain": 1.0}}
+
+    found = {c: run(k, gap, np.roll(NOISE, i)) for i, (c, k) in enumerate(zip(TOP_P, (0.5, 0.7, 0.9)))}
+    found |= {c: run(k, 0.0, np.roll(NOISE, i)) for i, (c, k) in enumerate(zip(TOP_K, (0.8, 0.96)))}
+    ends = {c: {"score": {d: v["score"] for d in ("plain", "own")}} for c, v in arms(0.0).items() if c in ("zero_shot", "ppo_kl_0")}
+    return found | ends | {"ppo_kl_default": run(1.0, 0.0, 0 * NOISE)}
+
+
+@pytest.mark.parametrize("gap, spread, word", [(0.1, 0.001, HOLDS), (-0.1, 0.001, FAILS), (0.0, 0.3, INCONCLUSIVE)])
+def test_masks_are_compared_where_they_keep_an_equal_share(gap, spread, word):
+    test = {"name": "m", **MASKS, "first": [*TOP_P, "ppo_kl_default"], "second": [*TOP_K, "ppo_kl_default"]}
+    (component,) = claims.judge(claim(test), results(masks(gap, spread))).components
+    assert (component.word, component.kind) == (word, "matched")
+    if spread < 0.1:
+        assert component.difference == pytest.approx(gap / 2, abs=0.002)  # and not what cutting more does
+        assert component.effect == pytest.approx(gap, abs=0.005)  # the yardstick is 0.5
+
+
+def test_masks_that_keep_no_share_in_common_are_open():
+    """Without the end that all sweeps share."""
+    values = masks(0.1)
+    for condition, kept in zip(("mask_eta", "mask_eta_4e3", "mask_eta_2e2"), (0.96, 0.97, 0.98)):
+        values[condition] = {**values["mask_top_k"], "kept_mass": {"own": kept, "plain": 1.0}}
+    test = {"name": "m", **MASKS, "first": [*TOP_P], "second": ["mask_eta", "mask_eta_4e3", "mask_eta_2e2"]}
+    verdict = claims.judge(claim(test), results(values))
+    assert verdict.word == INCONCLUSIVE and "no kept mass in common in seed 1, 2, 3, 4 and 5" in verdict.sentence
+
+
+def test_a_matched_word_over_kept_mass_keeps_its_error_rate():
+    rng, words = np.random.default_rng(2), []
+    known = claim({"name": "m", **MASKS, "first": [*TOP_P, "ppo_kl_default"], "second": [*TOP_K, "ppo_kl_default"]})
+    for _ in range(200):
+        values = masks(0.0, 0.0)
+        for condition in (*TOP_P, *TOP_K):
+            values[condition]["score"]["own"] = values[condition]["score"]["own"] + 0.05 * rng.normal(size=5)
+        words.append(decide(comparisons.measure(known.tests[0], known, bare(values), "test")[1]))
+    slack = 3 * math.sqrt(0.025 * 0.975 / 200)
+    assert words.count(HOLDS) / 200 <= 0.025 + slack and words.count(FAILS) / 200 <= 0.025 + slack
+    assert {HOLDS, FAILS} <= {*words}
+
+
+RANKED = ("mask_top_p", "mask_typical", "mask_epsilon", "mask_eta", "mask_mirostat", "ppo_kl_default")
+RANK = {"name": "r", "kind": "rank", "metric": "rollout_score", "second_metric": "score", "direction": "greater", "effect": 0.5,
+        "first": RANKED, "second": RANKED}  # fmt: skip
+
+
+def ranked(order, spread=0.0, seed=0) -> dict:
+    """Runs whose score in training grows in steps of 0.1, and on test prompts by their place in `order`."""
+    rng = np.random.default_rng(seed)
+    return {
+        c: {"rollout_score": 0.1 * i + spread * rng.normal(size=5), "score": 0.5 + 0.01 * place + spread * rng.normal(size=5)}
+        for i, (c, place) in enumerate(zip(RANKED, order))
+    }
+
+
+@pytest.mark.parametrize(
+    "order, spread, tau, word",
+    [
+        (range(6), 0.0, 1.0, HOLDS), (range(5, -1, -1), 0.0, -1.0, FAILS),
+        ((0, 1, 2, 3, 5, 4), 0.0, 13 / 15, HOLDS),  # one of 15 pairs turns
+        (range(6), 10.0, None, INCONCLUSIVE),  # nothing but noise
+    ],
+)  # fmt: skip
+def test_a_rank_asks_whether_two_orders_agree(order, spread, tau, word):
+    (component,) = claims.judge(claim(RANK), results(ranked(order, spread))).components
+    assert (component.word, component.unit, component.yardstick) == (word, "tau", 1.0)
+    if tau is not None:
+        assert component.difference == component.effect == pytest.approx(tau)
+    assert claims.conditions_of(claim(RANK)) == {*RANKED}  # a rank needs no yardstick
+
+
+def test_a_rank_is_seed_by_seed():
+    """Orders that agree in three seeds and are reversed in two: the mean of tau is 0.2, though the means over seeds agree."""
+    steps = np.arange(6)
+    values = {c: {"rollout_score": i, "score": [i, i, i, -0.1 * i, -0.1 * i]} for c, i in zip(RANKED, steps)}
+    (component,) = claims.judge(claim(RANK), results(values)).components
+    assert (component.effect, component.word) == (pytest.approx(0.2), INCONCLUSIVE)
+
+
+def test_a_rank_compares_pairs_of_worlds_and_takes_those_that_the_profile_lists():
+    first = ["numbers_mask_top_p_090", "numbers_mask_top_p_095", "numbers_mask_top_p_099", "numbers_mask_eta_3e4", "numbers_ppo"]
+    second = ["mask_top_p_090", "mask_top_p", "mask_top_p_099", "mask_eta", "ppo_kl_default"]
+    test = {"name": "r", "kind": "rank", "metric": "score", "direction": "greater", "effect": 0.5, "first": first, "second": second}
+    values = {c: {"score": 0.1 * i} for i, c in enumerate(first)} | {c: {"score": 7 - i} for i, c in enumerate(reversed(second))}
+    (component,) = claims.judge(claim(test), results(values)).components
+    assert (component.word, component.effect) == (HOLDS, pytest.approx(1.0))
+    turned = values | {c: {"score": i} for i, c in enumerate(reversed(second))}
+    assert claims.judge(claim(test), results(turned)).components[0].effect == pytest.approx(-1.0)
+    del values["mask_top_p"]  # its pair goes with it
+    (component,) = claims.judge(claim({**test, "at_least": 4}), results(values)).components
+    assert component.effect == pytest.approx(1.0) and "top_p_095" not in component.conditions
+    with pytest.raises(ClaimError, match="needs: the run mask_top_p"):
+        claims.judge(claim(test), results(values))
+
+
+def test_a_rank_keeps_its_error_rate_and_finds_an_order():
+    """Every order of the second is as likely: wrong words no more often than alpha says, exact in the sign-flip test."""
+    rng, known = np.random.default_rng(3), claim(RANK)
+
+    def words(signal: float, samples: int) -> list[str]:
+        found = []
+        for _ in range(samples):
+            values = {c: {m: signal * i + rng.normal(size=5) for m in ("rollout_score", "score")} for i, c in enumerate(RANKED)}
+            found.append(decide(comparisons.measure(known.tests[0], known, bare(values), "test")[1]))
+        return found
+
+    null, slack = words(0.0, 300), 3 * math.sqrt(0.025 * 0.975 / 300)
+    assert null.count(HOLDS) / 300 <= 0.025 + slack and null.count(FAILS) / 300 <= 0.025 + slack
+    assert null.count(HOLDS) and null.count(FAILS)
+    assert words(1.5, 40).count(HOLDS) > 36
+
+
+def test_what_is_a_share_needs_no_yardstick():
+    values = {"mask_epsilon": {"kept_mass": {"own": 0.9999, "plain": 1.0}}, "ppo_kl_default": {"kept_mass": {"own": 1.0, "plain": 1.0}}}
+    same = {**contrast("mask_epsilon", "ppo_kl_default", metric="kept_mass", decoding="own"), "direction": "equal", "effect": None}
+    (component,) = claims.judge(claim({**same, "margin": 0.005}), results(values)).components
+    assert (component.word, component.unit, component.effect) == (HOLDS, "own unit", pytest.approx(-1e-4))
+    assert claims.judge(claim({**same, "margin": 0.00005}), results(values)).word == FAILS
+    more = {"dqn_mlp": {"repetition": 0.5 + 0.01 * NOISE}, "zero_shot": {"repetition": 0.01}}
+    (component,) = claims.judge(claim(contrast("dqn_mlp", "zero_shot", metric="repetition")), results(more)).components
+    assert (component.word, component.unit, component.effect) == (HOLDS, "own unit", pytest.approx(0.49))
+
+
+def test_the_score_in_training_is_measured_by_the_scores_yardstick():
+    """The untrained model has no score in training."""
+    values = arms(0.3) | {"mask_eta": {"rollout_score": 0.4 + 0.01 * NOISE}, "mask_eta_delayed": {"rollout_score": 0.5}}
+    (component,) = claims.judge(claim(contrast("mask_eta_delayed", "mask_eta", metric="rollout_score")), results(values)).components
+    assert (component.yardstick, component.effect, component.word) == (pytest.approx(0.5), pytest.approx(0.2), HOLDS)
+
+
+def test_counted_tokens_are_compared_as_a_ratio_here_and_as_published():
+    found = entries.published(SHIPPED["C12"].tests[0], SHIPPED["C12"])
+    assert found == entries.Found(pytest.approx(math.log(1280)), None, None)
+    values = {"ppo_kl_default": {"tokens_per_gradient_step": 300 + 10 * NOISE}, "dqn_mlp": {"tokens_per_gradient_step": 2}}
+    verdict = claims.judge(SHIPPED["C12"], results(values))
+    (component,) = verdict.components
+    assert (component.word, component.unit) == (HOLDS, "log ratio")
+    assert component.effect == pytest.approx(math.log(150), abs=0.001) and component.stated == 1.0
+    assert "published +7.15" in verdict.sentence
+    turned = {"ppo_kl_default": {"tokens_per_gradient_step": 2}, "dqn_mlp": values["ppo_kl_default"]}
+    assert claims.judge(SHIPPED["C12"], results(turned)).word == FAILS
+
+
 def test_a_curve_of_fewer_than_four_betas_is_refused():
     with pytest.raises(ClaimError, match="takes 4 conditions"):
         _checked({"name": "m", "kind": "matched", "metric": "score", "direction": "greater", "effect": 0.1, "at_least": 3,
@@ -600,6 +832,92 @@ def test_curves_of_the_deployed_policy_take_its_own_kl(kind):
     assert component.difference == pytest.approx(0.2, abs=0.01)
     shipped = [t for name in ("P04", "P05") for t in SHIPPED[name].tests if t.kind in ("matched", "frontier")]
     assert len(shipped) == 3 and all((t.decoding, t.at_least) == ("own", 4) for t in shipped)
+
+
+# the second paper's claims, on planted runs --------------------------------------------------------------------------
+
+FIVE_MASKS = ("top_p", "typical", "epsilon", "eta", "mirostat")
+
+
+def planted(**scores) -> dict:
+    """A score for each condition, and in all of its decodings; the untrained model has 0.3, PPO 0.6, PPO without KL 0.8."""
+    base, values = 0.1 * NOISE, {}
+    for i, (c, score) in enumerate({"zero_shot": 0.3, "ppo_kl_default": 0.6, "ppo_kl_0": 0.8, **scores}.items()):
+        found = base + score + 0.004 * np.roll(NOISE, i)
+        values[c] = {"score": {d: found for d in ("plain", "own", "greedy")}}
+    return values
+
+
+def word(name: str, values: dict, *runs: str) -> str:
+    here = dict.fromkeys((*values, *runs), {"decodings": ["greedy"]})
+    return claims.judge(SHIPPED[name], results(values, runs=here)).word
+
+
+@pytest.mark.parametrize("dqn, said", [(0.3, HOLDS), (0.2, HOLDS), (0.6, FAILS), (0.45, FAILS), (0.36, INCONCLUSIVE)])
+def test_a_dqn_learns_if_it_gains_a_fifth_of_what_ppo_gains(dqn, said):
+    """The fifth lies at 0.36."""
+    assert word("C09", planted(dqn_mlp=dqn)) == said
+    low, mixed = planted(dqn_mlp=0.3)["dqn_mlp"]["score"]["plain"], planted(dqn_mlp=dqn)
+    for decoding in ("plain", "own"):  # drawn from the values, or the best token: not in either
+        mixed["dqn_mlp"] = {"score": {**planted(dqn_mlp=dqn)["dqn_mlp"]["score"], decoding: low}}
+        assert word("C09", mixed) == said
+    betas = {f"dqn_mlp_kl_{b}": 0.3 for b in ("0001", "001", "01", "1")}
+    assert word("C10", planted(**{**betas, "dqn_mlp_kl_01": dqn})) == said
+
+
+@pytest.mark.parametrize("typical, said", [(0.6, HOLDS), (0.58, HOLDS), (0.5, FAILS), (0.57, INCONCLUSIVE)])
+def test_a_mask_costs_nothing_if_it_keeps_nine_tenths_of_the_gain(typical, said):
+    """Nine tenths lie at 0.57; mirostat takes no part."""
+    assert word("C17", planted(**{f"mask_{r}": 0.6 for r in FIVE_MASKS} | {"mask_typical": typical, "mask_mirostat": 0.3})) == said
+
+
+def test_the_masks_order_of_the_published_table_gives_the_published_claims():
+    """Scores in the report's order of its Table 1: C01, C02 and C05 hold, and no mask as good as epsilon turns C01 and not C02."""
+    scores = dict(zip(FIVE_MASKS, (0.68, 0.55, 0.7, 0.66, 0.4)))
+    values = planted(**{f"mask_{r}": v for r, v in scores.items()})
+    assert {c: word(c, values) for c in ("C01", "C02", "C05")} == {"C01": HOLDS, "C02": HOLDS, "C05": HOLDS}
+    same = planted(ppo_kl_default=0.7, **{f"mask_{r}": v for r, v in scores.items()})
+    same["mask_epsilon"] = same["ppo_kl_default"]
+    assert (word("C01", same), word("C02", same)) == (FAILS, HOLDS)
+    beside = {c.name: c.word for c in claims.judge(SHIPPED["C02"], results(same)).components}
+    assert beside["the same as no mask"] == HOLDS
+
+
+def test_delayed_masks_are_judged_by_the_training_curve():
+    def curves_of(wobble, score):
+        values = planted()
+        for i, r in enumerate(FIVE_MASKS):
+            for c, w, s in ((f"mask_{r}", 0.04, 0.5), (f"mask_{r}_delayed", 0.04 * wobble, 0.5 + score)):
+                values[c] = {"wobble": w * np.exp(0.05 * np.roll(NOISE, i)), "rollout_score": s + 0.01 * np.roll(NOISE, i), "score": 0.5}
+        return values
+
+    assert [word("C06", curves_of(w, 0.0)) for w in (0.5, 2.0)] == [HOLDS, FAILS]
+    assert [word("C07", curves_of(1.0, s)) for s in (0.1, -0.1)] == [HOLDS, FAILS]
+    (component, *_) = claims.judge(SHIPPED["C06"], results(curves_of(0.5, 0.0))).components
+    assert component.effect == pytest.approx(-math.log(2))
+
+
+def test_ppo_beats_reinforce_only_if_it_does_in_every_respect():
+    def runs_of(judge, perplexity):
+        values = planted(reinforce=0.5)
+        for i, (c, j, p) in enumerate((("zero_shot", 0.3, 2.0), ("ppo_kl_0", 0.3, 4.0), ("ppo_kl_default", 0.6, 1.5), ("reinforce", judge, perplexity))):
+            values[c] |= {"judge": j + 0.01 * np.roll(NOISE, i), "generation_log_perplexity": p + 0.01 * np.roll(NOISE, i)}
+        return values
+
+    cases = {(0.5, 2.0): HOLDS, (0.5, 1.0): FAILS, (0.7, 2.0): FAILS, (0.6, 2.0): INCONCLUSIVE}
+    assert {case: word("P41", runs_of(*case)) for case in cases} == cases
+
+
+def test_what_a_dqn_writes_is_bad_if_it_repeats_or_is_unlikely():
+    def text_of(repetition, perplexity):
+        values = planted(dqn_mlp=0.3)
+        for i, (c, r, p) in enumerate((("zero_shot", 0.01, 2.0), ("ppo_kl_0", 0.01, 4.0), ("ppo_kl_default", 0.01, 1.5), ("dqn_mlp", repetition, perplexity))):
+            numbers_ = {"repetition": r + 0.002 * np.roll(NOISE, i), "generation_log_perplexity": p + 0.02 * np.roll(NOISE, i)}
+            values[c] |= {m: dict.fromkeys(("plain", "own", "greedy"), v) for m, v in numbers_.items()}
+        return values
+
+    cases = {(0.9, 1.0): HOLDS, (0.0, 8.0): HOLDS, (0.001, 1.0): FAILS}
+    assert {case: word("C11", text_of(*case)) for case in cases} == cases
 
 
 # missing runs --------------------------------------------------------------------------------------------------------
@@ -784,6 +1102,20 @@ ROWS = {"a": {"score": [0.6, 0.1], "n": 5}, "b": {"score": [0.5, 0.1], "n": 5}}
         (contrast(), {"report": "klm"}, "report.*did you mean 'kl'"),
         (contrast(), {"published": {"a": {"score": [0.6, 0.1, 5]}}}, r"published.a.score: expected a mean or \[mean, sd\]"),
         (contrast(), {"decided_by": None}, "decided_by: expected all or any"),
+        (contrast("numbers_ppo", "ppo_kl_0"), {}, "reviews and numbers: have a yardstick each; a rank compares them"),
+        ({**IN_NUMBERS, "published": {"a": 1, "b": -1}}, {"published": ROWS}, "no yardstick of numbers was published"),
+        ({**contrast(metric="kept_mass"), "published": {"a": 1}}, {"published": {"a": {"kept_mass": 1}}}, "no published yardstick"),
+        ({"name": "m", **MASKS, "decoding": "plain", "first": TOP_P, "second": TOP_P}, {}, "along: kept_mass is for a matched test"),
+        ({"name": "m", **MASKS, "kind": "frontier", "first": TOP_P * 2, "second": TOP_P * 2}, {}, "along: kept_mass is for a matched"),
+        ({"name": "m", **MASKS, "along": "kl", "first": TOP_P, "second": TOP_P}, {}, "tests.0.along: .*kept_mass"),
+        ({"name": "m", **MASKS, "first": TOP_P, "second": TOP_K}, {}, "a matched takes 3 conditions or more of each list"),
+        ({**contrast(), "along": "kept_mass"}, {}, "along: kept_mass is for a matched test"),
+        ({**RANK, "second": RANKED[:-1]}, {}, "a rank compares pairs; first names 6 conditions, second 5"),
+        ({**RANK, "first": RANKED[:3], "second": RANKED[:3]}, {}, "a rank takes 4 conditions"),
+        ({**RANK, "second_metric": None}, {}, "an order is compared with itself"),
+        ({**RANK, "second_metric": "scor"}, {}, "second_metric.*did you mean 'score'"),
+        ({**contrast(), "second_metric": "judge"}, {}, "second_metric: a contrast has one metric"),
+        ({**RANK, "published": {"a": 1}}, {"published": ROWS}, "nothing was published as a rank"),
     ],
 )  # fmt: skip
 def test_problems_are_named_with_claim_key_and_nearest_name(test, more, message):
@@ -836,6 +1168,11 @@ def test_the_hash_changes_exactly_if_a_test_does(monkeypatch):
     assert claims.rule_hash({**base, "Z02": claim(awaiting=["dqn"])}) == before
     plain = {**changed["tests"][0], "effect": 0.3}
     unchanged = claims.rule_hash({"Z01": claims.Claim.model_validate({**changed, "tests": [plain]})})
+    masks_ = claim({"name": "m", **MASKS, "first": [*TOP_P, *TOP_K], "second": [*TOP_P, *TOP_K]}).model_dump()
+    rank = claim(RANK).model_dump()
+    for whole, field, value in ((masks_, "along", "kl_deployed"), (rank, "second_metric", "judge")):
+        other = {**whole, "tests": [{**whole["tests"][0], field: value}]}
+        assert claims.rule_hash({"Z01": claims.Claim.model_validate(whole)}) != claims.rule_hash({"Z01": claims.Claim.model_validate(other)})
     for field, value in {"direction": "less", "effect": 0.2, "role": "beside", "decoding": "own", "metric": "judge",
                          "terms": {"ppo_gamma_100": 1, "ppo_gamma_090": -1}}.items():  # fmt: skip
         other = claims.Claim.model_validate({**changed, "tests": [{**plain, field: value}, contrast(name="another")]})
@@ -858,15 +1195,16 @@ def test_the_hash_without_argument_is_that_of_the_shipped_file(monkeypatch):
 
 @pytest.fixture(scope="module")
 def rows():
-    known = {**SHIPPED, "Z01": claim(contrast()), "Z02": claim(contrast(direction="less")).replace(id="Z02")}
+    waiting = claim(awaiting=["a learner"]).replace(id="Z00")
+    known = {**SHIPPED, "Z00": waiting, "Z01": claim(contrast()), "Z02": claim(contrast(direction="less")).replace(id="Z02")}
     return claims.ledger(known, results(arms(0.3)), ["Z01", "Z02"], claims.profiles(ROOT))
 
 
 def test_the_ledger_has_a_row_for_every_claim(rows):
-    assert [row["id"] for row in rows] == [*SHIPPED, "Z01", "Z02"]
+    assert [row["id"] for row in rows] == [*SHIPPED, "Z00", "Z01", "Z02"]
     assert claims.summary(rows)[HOLDS] == claims.summary(rows)[FAILS] == 1
     assert sum(claims.summary(rows).values()) == len(rows)
-    assert claims.summary(rows)[AWAITING] == sum(bool(c.awaiting) for c in SHIPPED.values())
+    assert claims.summary(rows)[AWAITING] == 1
     p42 = next(row for row in rows if row["id"] == "P42")
     assert "needs the run ppo_target_tiny" in p42["sentence"] and "full" in p42["sentence"]
 
@@ -916,6 +1254,14 @@ def test_a_readme_shows_what_was_put_to_a_test_and_counts_the_rest(rows, tmp_pat
     assert f"{len(rows) - len(tested)} further claims" in text
     claims.main(["readme", "--reports", str(tmp_path), "--file", str(file)])
     assert file.read_text() == text, "twice is as good as once"
+    assert f"in the ledger: 1 wait for a learner, sampler or task, {len(rows) - len(tested) - 1} are not tested by these" in text
+    combined = json.loads((tmp_path / "claims.json").read_text())
+    for left, said in (([*SHIPPED], f"{len(SHIPPED)} further claims are in the ledger: {len(SHIPPED)} are not tested by these"), ([], None)):
+        kept = [row for row in combined["rows"] if row["id"] in (*left, "Z01", "Z02")]
+        (tmp_path / "claims.json").write_text(json.dumps({**combined, "rows": kept}))
+        text = claims.readme(f"{claims.BEGIN}{claims.END}", tmp_path / "claims.json")
+        assert said in text if said else "further" not in text
+        assert "wait" not in text
     file.write_text("no marks")
     assert claims.main(["readme", "--reports", str(tmp_path), "--file", str(file)]) == 1
     assert "expected the lines" in capsys.readouterr().err

@@ -127,6 +127,35 @@ def test_spearman_ties_limits_and_verdicts():
     assert curves.spearman(*many).p == pytest.approx(exact, abs=0.02)
 
 
+def test_kendall_counts_pairs_in_the_same_order_seed_by_seed():
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(size=(6, 7)), rng.normal(size=(6, 7)).round(0)  # the second with ties
+
+    def by_hand(x, y):
+        pairs = [(np.sign(x[i] - x[j]), np.sign(y[i] - y[j])) for i, j in itertools.combinations(range(len(x)), 2)]
+        untied = [math.sqrt(sum(p[side] != 0 for p in pairs)) for side in (0, 1)]
+        return sum(a * b for a, b in pairs) / (untied[0] * untied[1])
+
+    found = curves.kendall(first, second)
+    assert found == pytest.approx([by_hand(*pair) for pair in zip(first.T, second.T)])
+    assert curves.kendall(first, 3 * first + 1) == pytest.approx(np.ones(7))
+    assert curves.kendall(first, -first) == pytest.approx(-np.ones(7))
+    level = np.where(np.arange(7) == 2, 0.5, first)  # no order at all in the third seed
+    assert curves.kendall(level, first)[2] == curves.kendall(first, level)[2] == 0
+    for bad in (second[:5], second[:, :6]):
+        with pytest.raises(ValueError, match="the same in both"):
+            curves.kendall(first, bad)
+    with pytest.raises(ValueError, match="two conditions or more"):
+        curves.kendall(first[:1], second[:1])
+
+
+def test_kendall_of_unrelated_orders_is_0_on_average_and_as_often_below():
+    """Over all 120 orders of five conditions, exactly."""
+    orders = np.array(list(itertools.permutations(range(5)))).T
+    found = curves.kendall(np.arange(5)[:, None] + 0 * orders, orders)
+    assert found.mean() == pytest.approx(0) and (found > 0).sum() == (found < 0).sum()
+
+
 KLS, SCORES = [4.0, 0.5, 1.0, 2.0], [0.8, 0.5, 0.6, 0.7]  # a beta sweep, not in order of KL
 
 
@@ -161,6 +190,18 @@ def test_matched_kl_finds_a_constant_gap_and_its_range():
     assert growing.differences == pytest.approx(0.1 * (found.low + found.high))
     backwards = curves.matched_kl(second, 0.1 * second, first, 0.1 * first + 0.3)
     assert backwards.differences == pytest.approx([-0.3] * 3)
+
+
+def test_sweeps_of_masks_may_be_shorter_and_end_where_all_of_them_do():
+    """Shares kept 0.6, 0.8 and 1 against 0.7, 0.9 and 1: a gap that closes evenly towards 1 is half of what it is at 0.7."""
+    kept, other = (np.array([[low], [high], [1.0]]) for low, high in ((0.6, 0.8), (0.7, 0.9)))
+    found = curves.matched_kl(kept, 2 - kept, other, 1.5 - 0.5 * other, least=curves.MIN_MASKS)
+    assert (found.low, found.high) == (pytest.approx([0.7]), pytest.approx([1.0]))
+    assert found.differences == pytest.approx([0.5 * 0.3 / 2])
+    with pytest.raises(ValueError, match="at least 4"):
+        curves.matched_kl(kept, kept, other, other)
+    with pytest.raises(ValueError, match="at least 3"):
+        curves.matched_kl(kept[:2], kept[:2], other, other, least=curves.MIN_MASKS)
 
 
 def test_matched_kl_is_paired_and_decided():

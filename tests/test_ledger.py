@@ -64,6 +64,9 @@ def test_what_was_decided_shows_published_beside_ours_test_by_test():
     assert table.loc[4, "published"] == "+0.60 (share of runs)" and table.loc[4, "here [95 %]"] == "no KL in common in seed 2"
     assert list(table.alone[2:]) == ["inconclusive (shown to be smaller than stated beforehand)", "holds here", "not measured"]
     assert list(table.verdict) == ["**holds here**", "**fails here**", "**inconclusive**", "", ""]
+    named = {"tau": " (tau)", "own unit": " (its own unit)", "log ratio": " (log ratio)", "yardsticks": ""}
+    shown = {unit: ledger.decided([row("C16", "holds here", component(unit=unit))]).loc[0, "here [95 %]"] for unit in named}
+    assert shown == {unit: f"+0.50 [+0.30, +0.70]{said}" for unit, said in named.items()}
     assert list(table["at half the budget"]) == ["holds here", "fails here (turns)", "inconclusive", "", ""]
 
 
