@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from rlnlp import claims, tables
+from rlnlp import claims, second_paper, tables
 from rlnlp import results as run_results
 from rlnlp.ablations import (
     IMITATION,
@@ -29,12 +29,15 @@ from rlnlp.ablations import (
     sampling_rows,
     untrained,
     vocabulary_lines,
+    world_of,
+    worlds,
 )
 from rlnlp.answers import answer
 from rlnlp.results import ReportError, Results, once
 from rlnlp.runs import atomic_json, atomic_write
 from rlnlp.tables import between, join
 
+FACTS = ("rollout_score", "tokens_per_gradient_step")  # of training too: the same whatever the decoding
 DETAIL = {  # report: what its table shows besides QUALITY
     "gamma": ("distinct_2", "wobble", "drop"),
     "dropout": ("first_ratio_error", "clip_fraction", "approx_kl", "diverged"),
@@ -43,6 +46,9 @@ DETAIL = {  # report: what its table shows besides QUALITY
     "warm_start": ("distinct_2", "length", "wobble"),
     "sampling": ("training_score", "distinct_2", "length"),
     "vocabulary": ("gain:score", "gradient_norm", "wobble", "drop"),
+    "samplers": ("distinct_2", "repetition", "kept_mass", "kept_tokens", "wobble", "rollout_score"),
+    "dqn": ("distinct_2", "repetition", "entropy_2", "length", "wobble", "tokens_per_gradient_step"),
+    "family": ("distinct_2", "repetition", "wobble", "drop", "rollout_score"),
 }
 
 
@@ -105,7 +111,7 @@ def summary(results: Results, name: str) -> pd.DataFrame:
     for condition in results.conditions:
         for decoding in decodings:
             for metric in metrics:
-                if decoding != "plain" and metric in (*OF_TRAINING, "last_cycle", "dip", "diverged"):
+                if decoding != "plain" and metric in (*OF_TRAINING, *FACTS, "last_cycle", "dip", "diverged"):
                     continue  # the same whatever the decoding
                 values = measure(results, condition, metric, decoding)
                 if values is None:
@@ -118,16 +124,20 @@ def summary(results: Results, name: str) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def summary_table(results: Results, name: str, decoding: str = "plain") -> pd.DataFrame:
-    """`summary` for people: every condition of the report in its order, "mean [low, high]" per metric; missing runs too."""
+def summary_table(results: Results, name: str, decoding: str = "plain", world: str | None = None) -> pd.DataFrame:
+    """`summary` for people: every condition of the report in its order, "mean [low, high]" per metric; missing runs too.
+
+    world: only the conditions of one ("": reviews), whose scores compare; None: all, for reports that know one only.
+    """
     tidy = summary(results, name)
-    tidy = tidy[tidy.decoding == decoding]
+    of_world = tidy.condition.map(lambda c: world in (None, world_of(results, c))).astype(bool)
+    tidy = tidy[(tidy.decoding == decoding) & of_world]
     text = [f"{tables.number(r.mean)} {between(r.low, r.high)}".strip() for r in tidy.itertuples()]
     wide = tidy.assign(text=text).pivot(index="condition", columns="metric", values="text")
     listed = [c for c in results.params.reports[name].conditions if c in wide.index or c in results.missing]
     shown = [m for m in (*QUALITY, *DETAIL[name]) if m in wide]
-    wide = wide.reindex(listed)[shown]
-    for condition in results.missing:
+    wide = wide.reindex([c for c in listed if world in (None, world_of(results, c))])[shown]
+    for condition in wide.index.intersection(list(results.missing)):
         wide.loc[condition] = "MISSING"
     return wide.fillna("").rename_axis(index=None, columns=None)
 
@@ -170,8 +180,8 @@ def metrics_json(results: Results, name: str) -> dict[str, float]:
     return flat
 
 
-def extremes(results: Results, name: str) -> list[tuple[str, str]]:
-    """(title, condition) of the texts shown side by side: the untrained model and the ends of what is varied."""
+def extremes(results: Results, name: str, world: str = "") -> list[tuple[str, str]]:
+    """(title, condition) of the texts of a world shown side by side: the untrained model and the ends of what is varied."""
     ends: list[str] = []
     if name == "gamma":
         ends = [c for s in gamma_lines(results) if s.joined for c in (s.conditions[0], s.conditions[-1])][:3]
@@ -191,39 +201,47 @@ def extremes(results: Results, name: str) -> list[tuple[str, str]]:
         ends = [c for row, c in sampling_rows(results).items()]
     elif name == "vocabulary":
         ends = [c for s in vocabulary_lines(results)[::-1] for c in (s.conditions[0], s.conditions[-1])]
-    first = untrained(results)
+    elif name in second_paper.NAMES:
+        ends = second_paper.extremes(results, name, world)
+    first = untrained(results, world=world)
     shown = dict.fromkeys(([first] if first else []) + [c for c in ends if c in results.conditions])
     return [("untrained" if c == first else c, c) for c in list(shown)[:4]]
 
 
-def samples(results: Results, name: str, count: int = 20) -> list[dict[str, str]]:
+def samples(results: Results, name: str, count: int = 20, world: str = "") -> list[dict[str, str]]:
     """The first `count` test prompts of the first seed, unselected, with each one's response: [{"prompt", title: text}]."""
     shown: dict[str, dict[str, str]] = {}
-    for title, condition in extremes(results, name):
+    for title, condition in extremes(results, name, world):
         for line in [s for s in results.samples.get(condition, ()) if s["seed"] == results.seeds[0]][:count]:
             row = shown.setdefault(str(line["example_id"]), {"prompt": tables.short(line["prompt"])})
             row[title] = f"{' '.join(line['response'].split())} ({line['score']:.2f})"
     return list(shown.values())[:count]
 
 
-def samples_html(results: Results, name: str, count: int = 6) -> str:
+def samples_html(results: Results, name: str, count: int = 6, world: str = "") -> str:
     """`samples` as an HTML table, columns side by side."""
-    return tables.side_by_side(samples(results, name, count), ["prompt", *(t for t, _ in extremes(results, name))])
+    titles = [t for t, _ in extremes(results, name, world)]
+    return tables.side_by_side(samples(results, name, count, world), ["prompt", *titles])
 
 
 def samples_markdown(results: Results, name: str, count: int = 20) -> str:
-    """`samples` as Markdown: a section per condition."""
-    rows = samples(results, name, count)
-    intro = (
-        f"Seed {results.seeds[0]}, the first {len(rows)} test prompts, plain decoding; nothing was selected. "
-        f"At most {tables.PROMPT_WORDS} words of a prompt are shown. In brackets: the reward model's score."
-    )
-    parts = ["# Samples", "", intro, ""]
-    for title, _ in extremes(results, name):
-        here = [
-            f"{i}. *{tables.safe(r['prompt'])}* → {tables.safe(r[title])}" for i, r in enumerate(rows, 1) if title in r
-        ]
-        parts += [f"## {title}", "", *here, ""]
+    """`samples` as Markdown: a section per condition, the worlds one after the other."""
+    parts = ["# Samples", ""]
+    for world in worlds(results):
+        rows = samples(results, name, count, world)
+        if not rows:
+            continue
+        judge = f"the score of {world}" if world else "the reward model's score"
+        intro = (
+            f"Seed {results.seeds[0]}, the first {len(rows)} test prompts, plain decoding; nothing was selected. "
+            f"At most {tables.PROMPT_WORDS} words of a prompt are shown. In brackets: {judge}."
+        )
+        parts += [intro, ""]
+        for title, condition in extremes(results, name, world):
+            here = [
+                f"{i}. *{tables.safe(r['prompt'])}* → {tables.safe(r[title])}" for i, r in enumerate(rows, 1) if title in r
+            ]
+            parts += [f"## {condition if world else title}", "", *here, ""]
     return "\n".join(parts)
 
 
@@ -245,11 +263,13 @@ def write(results: Results, name: str, folder: str | Path) -> tuple[str, dict]:
     }  # fmt: skip
     atomic_json(folder / "metrics.json", metrics_json(results, name))
     atomic_json(folder / "verdict.json", facts)
-    shown = tables.markdown(summary_table(results, name))
-    atomic_write(
-        folder / "verdict.md",
-        f"# {name}\n\n{text}\n{claims_markdown(facts)}\n\n## Every condition, plain decoding\n\n{shown}\n",
+    there = worlds(results)
+    shown = "\n\n".join(
+        f"## {f'On {second_paper.WORLD[w]}: every' if len(there) > 1 else 'Every'} condition, plain decoding\n\n"
+        f"{tables.markdown(summary_table(results, name, world=w))}"
+        for w in there
     )
+    atomic_write(folder / "verdict.md", f"# {name}\n\n{text}\n{claims_markdown(facts)}\n\n{shown}\n")
     atomic_write(folder / "samples.md", samples_markdown(results, name))
     return text, facts
 

@@ -28,7 +28,8 @@ from rlnlp.results import ReportError, Results, once
 NAMES = ("gamma", "dropout", "mask", "budget", "warm_start", "sampling", "vocabulary")
 ALGORITHM = {
     "ppo": "PPO", "nlpo": "NLPO", "bandit": "bandit", "dropout": "PPO with dropout", "mismatch": "PPO, sampling not scored",
-    "supervised": "supervised", "filtered": "filtered by the reward", "best_of_n": "best of n",
+    "supervised": "supervised", "filtered": "filtered by the reward", "best_of_n": "best of n", "masked": "PPO under a mask",
+    "a2c": "A2C", "trpo": "TRPO", "reinforce": "REINFORCE", "rloo": "RLOO", "grpo": "GRPO", "dqn": "DQN", "sac": "SAC",
 }  # fmt: skip
 QUALITY = ("score", "judge", "judge_2", "generation_log_perplexity", "human_log_perplexity", "kl_deployed")
 START = ("sup_ppo", "sup_nlpo")  # continue from supervised training; the same learner without it:
@@ -95,8 +96,9 @@ def load(params, name: str) -> Results:
 def design(results: Results) -> pd.DataFrame:
     """What each condition is: a row per condition, a column per field of its run and its learner (None: has no such field).
 
-    Three columns stand for what several fields say: refresh (updates between mask refreshes; inf: never), share (of the
-    labelled reviews: that the reward was trained on or, supervised, that were shown), rate (of dropout; 0 where it is off).
+    Columns that stand for what several fields say: refresh (updates between mask refreshes; inf: never), share (of the
+    labelled reviews: that the reward was trained on or, supervised, that were shown), rate (of dropout; 0 where it is off),
+    world ("": reviews), payment (the reward of another world; None in reviews).
     """
     shares = {"reward": 1.0, **{f"reward_{100 * f:g}": float(f) for f in results.params.variants.label_fractions}}
     rows = {}
@@ -107,19 +109,44 @@ def design(results: Results) -> pd.DataFrame:
         row["refresh"] = math.inf if source == "initial" else every
         row["mask"] = {"initial": "policy", "lagged": "policy"}.get(source, source)
         fraction, reward = row.pop("data_fraction", None), row.pop("reward", "reward")
-        row["share"] = fraction if row["algorithm"] == "supervised" else shares[reward]
+        row["world"] = row.get("world", "")
+        row["payment"] = reward if row["world"] else None
+        row["share"] = fraction if row["algorithm"] == "supervised" else 1.0 if row["world"] else shares[reward]
         row["rate"] = row.get("rate") or 0.0
         rows[condition] = {k: v for k, v in row.items() if k not in NOT_DESIGN}
     return pd.DataFrame.from_dict(rows, orient="index").astype(object).pipe(lambda t: t.where(t.notna(), None))
 
 
-def untrained(results: Results, vocabulary: int = 0) -> str | None:
-    """The condition that is the base model as it is, with that many tokens (0 = all), if it is there."""
+def untrained(results: Results, vocabulary: int = 0, world: str = "") -> str | None:
+    """The condition that is the base model of a world as it is, with that many tokens (0 = all), if it is there."""
     table = design(results)
     same = table[
         (table.algorithm == "ppo") & (table.updates == 0) & (table.vocabulary == vocabulary) & (table.base == "policy")
-    ]
+        & (table.world == world)
+    ]  # fmt: skip
     return same.index[0] if len(same) else None
+
+
+def worlds(results: Results) -> list[str]:
+    """The worlds of the report's conditions, those that are missing too, reviews ("") first."""
+    listed = [*results.conditions, *results.missing]
+    return sorted({world_of(results, c) for c in listed})
+
+
+def world_of(results: Results, condition: str) -> str:
+    """What a condition writes: "" for reviews; of a missing run, what params.yaml says."""
+    if condition in results.configs:
+        return results.configs[condition]["run"].get("world", "")
+    return results.params.all_runs[condition].get("world", "")
+
+
+def one_world(results: Results, conditions: Sequence[str]) -> str:
+    """The world that all of them are of ("" if there are none). Raises: ValueError for several, whose scores do not compare."""
+    found = sorted({world_of(results, c) for c in conditions})
+    if len(found) > 1:
+        named = ", ".join(f"{next(c for c in conditions if world_of(results, c) == w)} ({w or 'reviews'})" for w in found)
+        raise ValueError(f"scores of different worlds do not compare: {named}")
+    return found[0] if found else ""
 
 
 def trained(results: Results) -> pd.DataFrame:
@@ -129,7 +156,7 @@ def trained(results: Results) -> pd.DataFrame:
 
 
 def usual(results: Results, field: str) -> Any:
-    """The value of a setting that a run has unless it says otherwise (params.yaml)."""
+    """The value of a setting that a run on reviews has unless it says otherwise (params.yaml)."""
     params = results.params
     for section in (params.learner, params.nlpo, dict(params.sampling)):
         if field in section:
@@ -137,13 +164,15 @@ def usual(results: Results, field: str) -> Any:
     raise KeyError(field)
 
 
-def lines(results: Results, field: str, label: Callable[[pd.Series], str] | None = None, **fixed) -> list[Series]:
-    """Groups of trained conditions that are alike in everything but `field`, each sorted by it.
+def lines(
+    results: Results, field: str, label: Callable[[pd.Series], str] | None = None, world: str = "", **fixed
+) -> list[Series]:
+    """Groups of trained conditions of a world that are alike in everything but `field`, each sorted by it.
 
     label: design row -> name of the group (default: its algorithm); fixed: only conditions with these values.
     """
     table = trained(results)
-    for key, value in fixed.items():
+    for key, value in {"world": world, **fixed}.items():
         table = table[table[key].map(lambda v, value=value: v == value)] if key in table else table.iloc[:0]
     if field not in table:
         return []
@@ -182,7 +211,8 @@ def measure(
     right after a refresh minus that of the update before, mean over refreshes.
     """
     if metric.startswith("gain:"):
-        base = base or untrained(results, design(results).vocabulary[condition]) or ""
+        row = design(results).loc[condition]
+        base = base or untrained(results, row.vocabulary, row.world) or ""
         own = results.values(condition, metric[5:], decoding)
         start = results.values(base, metric[5:], decoding) if base and base != condition else None
         return None if own is None or start is None else own - start
@@ -473,7 +503,7 @@ SAMPLERS = {
 def sampling_rows(results: Results) -> dict[str, str]:
     """Name of the sampler in training -> condition: the conditions that are PPO and have a matching decoding."""
     table = trained(results)
-    own = {c: matched(results, c) for c in table.index[table.algorithm == "ppo"]}
+    own = {c: matched(results, c) for c in table.index[(table.algorithm == "ppo") & (table.world == "")]}
     return {SAMPLERS[own[c]]: c for d in SAMPLERS for c in own if own[c] == d}
 
 
@@ -520,7 +550,9 @@ def vocabulary_lines(results: Results) -> list[Series]:
             )
         )
     starts = sorted(
-        (float(table.vocabulary[c] or everything), c) for c in table.index if c not in trained(results).index
+        (float(table.vocabulary[c] or everything), c)
+        for c in table.index[table.world == ""]
+        if c not in trained(results).index
     )
     if starts:
         found.append(Series("zero-shot, same tokens", tuple(c for _, c in starts), tuple(n for n, _ in starts)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from rlnlp import results as run_results
-from rlnlp import stats, tables
+from rlnlp import second_paper, stats, tables
 from rlnlp.ablations import (
     ALGORITHM,
     LONGER,
@@ -27,6 +27,7 @@ from rlnlp.ablations import (
     sampling_grid,
     sampling_rows,
     trained,
+    untrained,
     usual,
     vocabulary_lines,
 )
@@ -38,7 +39,7 @@ SAID = {
     "generation_log_perplexity": "the log-perplexity of the texts",
     "human_log_perplexity": "the log-perplexity on human reviews",
     "wobble": "the wobble of training", "gradient_norm": "the gradient norm", "drop": "the fall from the peak",
-    "clip_fraction": "the clipped share", "gain:score": "the gain in score",
+    "clip_fraction": "the clipped share", "gain:score": "the gain in score", "repetition": "the repetition", "kl_deployed": "the KL",
 }  # fmt: skip
 
 
@@ -262,7 +263,95 @@ def _vocabulary(results: Results) -> list[str]:
             _told(results, "as to stability,", ("wobble", "gradient_norm", "drop"), pair)]  # fmt: skip
 
 
+def _samplers(results: Results) -> list[str]:
+    masks = second_paper.mask_pairs(results)
+    plain = _told(
+        results,
+        "under a mask in training instead of none, decoded plainly,",
+        ("score", "generation_log_perplexity"),
+        [(said.removesuffix(" − no truncation"), *rest) for said, *rest in masks],
+    )
+    own = _told(
+        results,
+        "decoded through the mask,",
+        ("score",),
+        [(said.removesuffix(" − no truncation"), *rest) for said, *rest in second_paper.mask_pairs(results, decoding="own")],
+    )
+    late = _told(
+        results,
+        "with the mask of an older copy instead of the policy's own,",
+        ("wobble", "score"),
+        [(said.partition(":")[0], *rest) for said, *rest in second_paper.delay_pairs(results)],
+    )
+    mass = [
+        f"{name} {signed(found.difference, found.low, found.high)}"
+        for name, found in second_paper.at_equal_mass(results, "score").items()
+    ]
+    along = f"at equal kept mass the score differs from top-p's by {'; '.join(mass)}" if mass else (
+        "" if second_paper.sweeps(results) else "no sampler's values were swept on reviews in this profile, so nothing is compared at equal kept mass"
+    )
+    return ["; ".join(p for p in (plain, own) if p), "; ".join(p for p in (late, along, _best_on_numbers(results)) if p) if masks else ""]
+
+
+def _best_on_numbers(results: Results) -> str:
+    """Where along each sampler's values the score on numbers is highest."""
+    found = second_paper.best_values(results, world="numbers")
+    said = [f"{n} {'none' if x == second_paper.NONE else f'{x:g}'} ({v.mean():.3f})" for n, (x, v) in found.items()]
+    return f"on numbers the highest mean score of a sampler's values is at {join(said)}" if said else ""
+
+
+def _dqn(results: Results) -> list[str]:
+    shown, zero = [], untrained(results)
+    for decoding, said in (("plain", "decoded plainly"), ("own", "as trained")):
+        found = second_paper.better(results, decoding)
+        if found:
+            shown.append(f"{said}, {_beating(found)}")
+    first = f"a score above the untrained model's at less than twice its perplexity is reached, {'; '.join(shown)}" if shown else ""
+    greedy = results.values(zero, "score", "greedy") if zero else None
+    if shown and greedy is not None:
+        first += (
+            f" (greedy decoding of the untrained model, without any training, scores {greedy.mean():.3f} where plain decoding "
+            f"scores {results.values(zero, 'score').mean():.3f})"
+        )
+    text = [(f"`{c}`", c, zero, "plain", "plain") for c in ("dqn_mlp", "dqn_best") if zero]
+    said = [
+        _told(results, "of the DQN with a new head, changing one part at a time, decoded plainly,", ("score",), second_paper.dqn_pairs(results)),
+        _told(results, "beside PPO", ("score",), second_paper.ppo_pairs(results)),
+        _told(results, "beside the untrained model", ("repetition",), text),
+    ]
+    return [first, "; ".join(s for s in said if s)]
+
+
+def _beating(found: Sequence[second_paper.Better]) -> str:
+    """ "by dqn_best (...)", or by none and which comes nearest."""
+    if found[0].holds is None:
+        return "a question that so few seeds cannot answer"
+    won = [f for f in found if f.holds]
+    told = [
+        f"`{f.condition}` (score {signed(f.score.difference, f.score.low, f.score.high)}, log-perplexity "
+        f"{signed(f.perplexity.difference, f.perplexity.low, f.perplexity.high)})"
+        for f in (won or [max(found, key=lambda f: f.score.difference)])
+    ]
+    return f"by {join(told)}" if won else f"by none of {len(found)} (of them {told[0]} scores highest)"
+
+
+def _family(results: Results) -> list[str]:
+    pairs = [(said.removesuffix(" − PPO"), *rest) for said, *rest in second_paper.family_pairs(results)]
+    metrics = ("score", "generation_log_perplexity", "kl_deployed", "wobble")
+    first = _told(results, "on reviews, against PPO, decoded plainly,", metrics, pairs)
+    finals = second_paper.finals(results)
+    usual_reward = finals[finals.paid == second_paper.PAYMENT[second_paper.DEFAULT["numbers"]]]
+    parts = []
+    for kind, rows in (("paid token by token", usual_reward), ("paid otherwise", finals.drop(usual_reward.index))):
+        for reached, word in ((True, "reach"), (False, "do not reach")):
+            own = rows[(rows["median"] >= second_paper.GOAL) == reached]
+            names = [f"{r.learner}{f' ({r.paid})' if kind != 'paid token by token' else ''} {r['median']:.3f}" for _, r in own.iterrows()]
+            parts += [f"{kind}, {join(names)} {word} {second_paper.GOAL:g}"] if names else []
+    second = f"on numbers, median score over seeds with the own sampler: {'; '.join(parts)}" if parts else ""
+    return [first, second or "no learner was run on numbers in this profile"] if first or second else []
+
+
 _ANSWERS = {
     "gamma": _gamma, "dropout": _dropout, "mask": _mask, "budget": _budget, "warm_start": _warm_start, "sampling": _sampling,
-    "vocabulary": _vocabulary,
+    "vocabulary": _vocabulary, "samplers": _samplers, "dqn": _dqn, "family": _family,
 }  # fmt: skip

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from rlnlp import answers, stats
+from rlnlp.ablations import ALGORITHM
 from rlnlp.figures import NAME, settings
 from rlnlp.metrics import BUDGET
 from rlnlp.results import ReportError, Results, once
@@ -285,6 +286,18 @@ def methods(results: Results) -> pd.DataFrame:
     return _with_holm(rows)
 
 
+def judged_rows(results: Results, table: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a table (per_seed, curves) whose condition this report judges: no baseline's."""
+    return table[~table.condition.isin(list(baselines(results)))] if len(table) else table
+
+
+@once
+def baselines(results: Results) -> dict[str, str]:
+    """Condition -> algorithm of the learners that only stand beside PPO and NLPO: no claim of this report is about them."""
+    look = settings(results.per_seed)
+    return {c: r.algorithm for c, r in look.iterrows() if r.updates > 0 and r.algorithm not in NAME}
+
+
 def missing(results: Results) -> list[str]:
     """What a full KL report would show and this profile has not run, one sentence each."""
     look, said = settings(results.per_seed), []
@@ -349,6 +362,8 @@ def verdict(results: Results) -> tuple[str, dict]:
     for pair in _headline(pairs, results)[1:]:
         note = f" ({pair['note']})" if pair["note"] else ""
         lines.append(f"**With each one's own β.**{note} {_attribution(compared, pair)}")
+    if beside := _baselines(results):
+        lines.append(beside)
     if any(p["kind"] != "equal kl_coef" for p in pairs) and len(_headline(pairs, results)) == 1:
         note = next(p["note"] for p in pairs if p["kind"] != "equal kl_coef")
         lines.append(f"**With each one's own β.** Validation chose the same pair{f' ({note})' if note else ''}.")
@@ -480,6 +495,19 @@ def _beside_zero_shot(results: Results, effects: dict[str, pd.DataFrame]) -> lis
     return said
 
 
+def _baselines(results: Results) -> str:
+    """Where the baselines stand, a sentence; empty if none was run."""
+    look, told = settings(results.per_seed), []
+    names = (("score", "score"), ("generation_log_perplexity", "log-perplexity"), ("kl_deployed", "KL"))
+    for condition, algorithm in baselines(results).items():
+        found = {name: v for m, name in names if (v := results.values(condition, m)) is not None}
+        numbers = ", ".join(f"{name} {v.mean():.2f}" for name, v in found.items())
+        told.append(f"{ALGORITHM.get(algorithm, algorithm)} (`{condition}`, β = {look.kl_coef[condition]:g}) at {numbers}")
+    if not told:
+        return ""
+    return f"**Baselines, beside and not judged here.** {join(told)} (means over {len(results.seeds)} seed{'s' * (len(results.seeds) > 1)})."
+
+
 def _words(overall: dict, algorithms: list[str], claim: str) -> str:
     """Verdicts with the algorithms they are of: "**holds here** (PPO and NLPO)"."""
     groups: dict[str, list[str]] = {}
@@ -604,7 +632,8 @@ def summary_table(results: Results, decoding: str = "plain", metrics: tuple[str,
     tidy["text"] = [f"{r['mean']:.3f} {_between(r.low, r.high)}".strip() for _, r in tidy.iterrows()]
     wide = tidy.pivot(index="condition", columns="metric", values="text")
     shown = [m for m in (metrics or SUMMARY) if m in wide]
-    return wide.reindex(list(results.params.reports["kl"].conditions))[shown].fillna("missing").rename_axis(index=None, columns=None)
+    wide = wide.reindex(list(results.params.reports["kl"].conditions))[shown].fillna("missing").rename_axis(index=None, columns=None)
+    return wide.rename({c: f"{c} (baseline)" for c in baselines(results)})
 
 
 def effects_table(results: Results) -> pd.DataFrame:

@@ -91,7 +91,8 @@ def make(folder: Path, profile: str = "full", seeds=(1, 2, 3, 4, 5), shift=None,
     shutil.copy(ROOT / "claims.yaml", folder / "claims.yaml")
     params, shift = rlnlp.config.load(folder / "params.yaml"), shift or {}
     assert params.folder == folder.resolve()
-    for number, condition in enumerate(c for c in params.all_runs if c not in leave_out):
+    first = {c for name in ("kl", *ablations.NAMES) if name in params.reports for c in params.reports[name].conditions}
+    for number, condition in enumerate(c for c in params.all_runs if c in first - {"grpo", "rloo", *leave_out}):
         run, learner = (
             m.model_dump(mode="json") for m in (params.run(condition), params.learner_config(condition, {}))
         )

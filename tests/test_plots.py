@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from ruamel.yaml import YAML
 
 import rlnlp.config
-from rlnlp import ablations, figures, plots
+from rlnlp import ablations, figures, plots, second_paper, second_plots
 from tests.test_ablations import ROOT, make
 
 
@@ -29,7 +29,8 @@ def draw(results, name: str) -> dict[str, Figure]:
         def show(figure, folder, key, alt=""):
             made[key] = figure
 
-    names = {"results": results, "ablations": ablations, "plots": plots, "figures": Shown, "folder": None}
+    names = {"results": results, "ablations": ablations, "plots": plots, "figures": Shown, "folder": None, "display": list,
+             "second_paper": second_paper, "second_plots": second_plots}  # fmt: skip
     for cell in cells:
         if "figures.show" in cell:
             exec(cell, names)
@@ -58,6 +59,11 @@ def test_figures_of_every_report_and_profile(loaded, profile, name):
     results = loaded[profile][name]
     made = draw(results, name)
     assert made
+    assert_readable(made, results)
+
+
+def assert_readable(made: dict[str, Figure], results) -> None:
+    """No small print, n in the picture and in the alt text, nothing that hangs out of it."""
     for kind, figure in made.items():
         texts = texts_of(figure)
         assert min(t.get_fontsize() for t in texts) >= 9, kind
@@ -75,7 +81,11 @@ def test_figures_of_every_report_and_profile(loaded, profile, name):
 
 @pytest.mark.parametrize("name", ablations.NAMES)
 def test_labels_titles_and_legends_do_not_touch(loaded, name):
-    for kind, figure in draw(loaded["full"][name], name).items():
+    assert_apart(draw(loaded["full"][name], name))
+
+
+def assert_apart(made: dict[str, Figure]) -> None:
+    for kind, figure in made.items():
         figure.draw_without_rendering()
         labels = [
             lab for a in figure.axes for lab in (a.xaxis.label, a.yaxis.label, a.title, a._left_title) if lab.get_text()

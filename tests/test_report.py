@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from rlnlp import report, stats
+from rlnlp import figures, report, second_plots, stats
 from rlnlp.runs import atomic_json, write_table
 
 RUNS = {
@@ -28,6 +28,7 @@ RUNS = {
         }.items()
     },
 }
+BESIDE = {"grpo": {"algorithm": "grpo"}, "rloo": {"algorithm": "rloo", "kl_coef": 0.02}}  # baselines
 TEXT = "the film was a slow but warm story about two brothers and i liked the music more than the plot ."
 WORDS = TEXT.split()
 
@@ -49,7 +50,7 @@ def make(
     """
     rng = np.random.default_rng(7)
     for condition in conditions:
-        run = {"kl_coef": 0.05, "kl_target": 0.0, "updates": updates, **RUNS[condition]}
+        run = {"kl_coef": 0.05, "kl_target": 0.0, "updates": updates, **(RUNS | BESIDE)[condition]}
         beta, trained = run["kl_coef"], run["updates"] > 0
         drift = {0.0: 3.0, 0.02: 0.45, 0.05: 0.25, 0.2: 0.12}[beta] if trained else 0.0
         drift = run["kl_target"] or drift
@@ -479,3 +480,41 @@ def test_tables_for_people(results):
     assert "β 0.05" in report.tune_rule(results) and "of 6 candidates" in report.tune_rule(results)
     assert report.models_table(results).shape == (2, 5)
     assert "own decoding" in report.settings_table(results)
+
+
+# baselines -----------------------------------------------------------------------------------------------------------
+
+ARMS = ("zero_shot", "ppo_kl_0", "ppo_kl_small", "ppo_kl_default", "nlpo_kl_default")
+
+
+@pytest.fixture(scope="module")
+def beside(tmp_path_factory):
+    return report.load(make(tmp_path_factory.mktemp("beside"), (*ARMS, *BESIDE)))
+
+
+def test_baselines_stand_beside_and_decide_nothing(beside, tmp_path):
+    text, facts = report.verdict(beside)
+    without = dataclasses.replace(beside, per_seed=report.judged_rows(beside, beside.per_seed), curves=report.judged_rows(beside, beside.curves))
+    alone, judged = report.verdict(without)
+    assert facts == judged  # every word and number that is judged
+    score = beside.values("rloo", "score").mean()
+    (line,) = [p for p in text.split("\n\n") if p not in alone.split("\n\n")]
+    assert line.startswith("**Baselines, beside and not judged here.** GRPO (`grpo`, β = 0.05) at score ")
+    assert f"and RLOO (`rloo`, β = 0.02) at score {score:.2f}" in line and "(means over 5 seeds)" in line
+    moved = beside.per_seed.assign(score=beside.per_seed.score + 0.2 * (beside.per_seed.condition == "rloo"))
+    assert f"(`rloo`, β = 0.02) at score {score + 0.2:.2f}" in report.verdict(dataclasses.replace(beside, per_seed=moved))[0]
+    assert report.baselines(report.load(make(tmp_path, ARMS))) == {} and "Baselines" not in alone
+
+
+def test_baselines_have_rows_and_points_that_are_named(beside):
+    table = report.summary_table(beside)
+    assert list(table.index) == [*ARMS, "grpo (baseline)", "rloo (baseline)"] and "[" in table.loc["grpo (baseline)", "score"]
+    figure = second_plots.frontier(beside)
+    plain = figures.frontier(report.judged_rows(beside, beside.per_seed))
+    for axis, old, metric in zip(figure.axes, plain.axes, ("generation_log_perplexity", "kl_deployed")):
+        large = [tuple(c.get_offsets()[0]) for c in axis.collections[len(old.collections):] if len(c.get_offsets()) == 1]
+        assert large == [(beside.values(c, metric).mean(), beside.values(c, "score").mean()) for c in BESIDE]
+    (legend,) = figure.legends
+    labels = [t.get_text() for t in legend.get_texts()]
+    assert labels[-2:] == ["GRPO (baseline)", "RLOO (baseline)"] and labels[:-2] == [t.get_text() for t in plain.legends[0].get_texts()]
+    assert "RLOO (baseline): score" in figure.get_label() and figure.get_label().startswith(plain.get_label())
