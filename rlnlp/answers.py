@@ -302,7 +302,7 @@ def _best_on_numbers(results: Results) -> str:
 
 def _dqn(results: Results) -> list[str]:
     shown, zero = [], untrained(results)
-    for decoding, said in (("plain", "decoded plainly"), ("own", "as trained")):
+    for decoding, said in (("plain", "decoded plainly"), ("own", "by its best token")):
         found = second_paper.better(results, decoding)
         if found:
             shown.append(f"{said}, {_beating(found)}")

@@ -175,17 +175,20 @@ def evaluation(
 ) -> Cost:
     """A run's evaluations: on the test prompts at its end, on the validation prompts after half its updates.
 
-    extra: decodings beside plain, top_p and own. The last two are not measured at half time, own not at all where it is plain.
+    extra: decodings beside plain, top_p and own. Top-p is measured at half time only beside others; own is plain unless it differs.
     human: whether the likelihood of human reviews is measured too.
     """
     greedy = getattr(settings, "max_rule", None)  # DQN's own: greedy, in what its max may choose
     own = getattr(settings, "n", 1), int(greedy != "none") if greedy else _masked(settings)  # samples per prompt; mask models
     off = {"temperature": 1, "top_k": 0, "top_p": 1, "mask_rule": "none"}
     differs = greedy or own != (1, 0) or any(getattr(settings, name, plain) != plain for name, plain in off.items())
-    always = [(1, 0), *[(params.evaluation.beams if name == "beam" else 1, 0) for name in extra]]
-    test, half = params.task.test_prompts, params.task.validation_prompts
+    mine, top_p = [own] * bool(differs), (1, 0)
+    chosen = [(1, 0), *[(params.evaluation.beams if name == "beam" else 1, 0) for name in extra], *mine]
+    half = [*chosen, *[top_p] * bool(extra)]  # as experiment.run_seed does
     total = Cost()
-    for prompts, rows, masked in [*[(test, *d) for d in [*always, (1, 0), *[own] * bool(differs)]], *[(half, *d) for d in always]]:
+    for prompts, rows, masked in [
+        *[(params.task.test_prompts, *d) for d in [*chosen, top_p]], *[(params.task.validation_prompts, *d) for d in half],
+    ]:
         tokens = prompts * (params.task.prompt_tokens + settings.max_new_tokens)
         flops = (rows * (1 + masked) + 3) * forward(policy, tokens)  # generation; then evaluator, policy and reference read
         flops += (rows + 1) * forward(reward, prompts * params.reward_model.max_tokens)  # with the prompt, and without

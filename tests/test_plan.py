@@ -138,8 +138,8 @@ def test_a_mask_costs_something_where_it_is_another_model():
     assert delayed.memory - ppo.memory == 4 * (1000 + 64 * 16 * 2 * 2 * 8)  # its weights and its cache
     plain = evaluated("ppo_kl_0", **MORE)
     one = 2 * 1000 * 4 * 16 + 2 * 2 * 10 * 32
-    assert evaluated("synced", **MORE).flops == plain.flops + 100 * one  # its own decoding is truncated
-    assert evaluated("delayed", **MORE).flops == plain.flops + 100 * (one + 2 * 1000 * 16)
+    assert evaluated("synced", **MORE).flops == plain.flops + 150 * one  # its own decoding is truncated
+    assert evaluated("delayed", **MORE).flops == plain.flops + 150 * (one + 2 * 1000 * 16)
 
 
 def test_trpo_by_hand():
@@ -198,13 +198,13 @@ def test_evaluation_by_hand():
     human = 2 * (2 * 1000 * 64 * 7)  # reviews of 300 tokens, cut at the model's 64 positions
     assert plain.flops == (2 * 100 + 50) * one + human
     assert plain.evaluated == 250 * 6 and plain.passes == (2 * 2 + 1) * (6 + 5) + 2
-    assert evaluated("nlpo_kl_0").flops == plain.flops + 100 * (one + 2 * 1000 * 16)  # its own decoding has a mask
-    assert evaluated("ppo_kl_0", ["greedy"]).flops == plain.flops + 150 * one
+    assert evaluated("nlpo_kl_0").flops == plain.flops + 150 * (one + 2 * 1000 * 16)  # its own decoding has a mask
+    assert evaluated("ppo_kl_0", ["greedy"]).flops == plain.flops + 150 * one + 50 * one  # top-p at half time too, then
     beams = evaluated("ppo_kl_0", ["beam"], **{"evaluation.beams": 3})
-    assert beams.flops == plain.flops + 150 * (one + 2 * (2 * 1000 * 16 + 2 * 10 * 32))
-    assert beams.evaluated == 250 * 6 + 3 * 150 * 6
+    assert beams.flops == plain.flops + 150 * (one + 2 * (2 * 1000 * 16 + 2 * 10 * 32)) + 50 * one
+    assert beams.evaluated == 300 * 6 + 3 * 150 * 6
     best = evaluated("drawn", **{"runs.drawn": {"algorithm": "best_of_n", "n": 4}})
-    assert best.evaluated == (250 + 4 * 100) * 6
+    assert best.evaluated == (250 + 4 * 150) * 6
 
 
 def test_memory_by_hand():

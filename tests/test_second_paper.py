@@ -227,7 +227,7 @@ PLANTED = [  # report, condition, metric, decoding, words that must come
     ("samplers", "mask_top_p", "score", "plain", "decoded plainly, the score rises (top-p +0.2"),
     ("samplers", "mask_eta_delayed", "wobble", "plain", "rises (η +0.2"),
     ("dqn", "dqn_mlp_kl_001", "score", "plain", "a KL of 0.01 in the reward +0.2"),
-    ("dqn", "dqn_mlp", "score", "own", "as trained, by `dqn_logits`"),
+    ("dqn", "dqn_mlp", "score", "own", "by its best token, by `dqn_logits`"),
     ("family", "a2c", "score", "plain", "A2C +0.1"),
     ("family", "numbers_trpo", "score", "own", "TRPO 1.1"),
 ]
@@ -247,7 +247,7 @@ def test_a_winner_that_loses_is_no_longer_named(fresh):
     for c in ("dqn_logits", "dqn_best"):
         put(results, c, "score", lambda v: v - 0.5)
     text = answers.answer(results, "dqn")
-    assert "decoded plainly, by none of 4 (of them `dqn_mlp" in text and "as trained, by `dqn_logits`" in text
+    assert "decoded plainly, by none of 4 (of them `dqn_mlp" in text and "by its best token, by `dqn_logits`" in text
 
 
 def test_missing_runs_are_named_and_nothing_fails(tmp_path):
