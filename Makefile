@@ -18,7 +18,7 @@ endif
 help:
 	@echo 'make reproduce [PROFILE=$(PROFILE)] [JOBS=$(JOBS)]   from text to the report; run again, it does only what changed'
 	@echo '     PROFILE  smoke   about five minutes, every stage, numbers mean nothing'
-	@echo '              mini    well over an hour on two cores, generated reviews (the default)'
+	@echo '              mini    about an hour on two cores, generated reviews (the default)'
 	@echo '              full    every value of every ablation of the first paper, hours on two cores'
 	@echo '              follow_up  the second paper: samplers, DQN and the other learners at every value, hours on two cores'
 	@echo '              imdb    hours on two cores, real film reviews'

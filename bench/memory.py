@@ -28,8 +28,9 @@ BATCH, DRAWS = 32, 100  # tokens per draw, draws per round
 SIZES = (10_000, 30_000, 100_000, 300_000, 1_000_000, 1_500_000)
 EPISODES, HORIZON = 64, 48
 LEARNERS = {  # what differs from defaults; the masks are there so that sets of allowed tokens are stored
-    "ppo": {}, "nlpo": {"mask_top_p": 0.9}, "grpo": {"group": 8},
+    "ppo": {}, "nlpo": {"mask_top_p": 0.9}, "grpo": {"group": 8}, "a2c": {}, "reinforce": {}, "rloo": {"group": 8},
     "dqn": {"head": "logits", "explore_rule": "top_p", "explore_value": 0.9, "max_rule": "top_p", "max_value": 0.9},
+    "sac": {},
 }  # fmt: skip
 
 
@@ -128,9 +129,19 @@ def rollout_table() -> str:
         floats = positions * VOCABULARY * 4
         rows.append([
             name, mb(found), f"{(found - allowed) / positions:.0f}", f"{allowed / positions:,.0f}", mb(floats), f"{floats / found:,.0f}",
+            mb(largest_step(learner, state, seen, settings)),
         ])  # fmt: skip
-    head = ["learner", "its experience", "bytes per token", "and for the tokens allowed", "logits of the vocabulary", "x"]
+    head = ["learner", "its experience", "bytes per token", "and for the tokens allowed", "logits of the vocabulary", "x", "logits in a gradient step"]
     return table(head, rows)
+
+
+def largest_step(learner, state, seen, settings) -> int:
+    """Bytes of the most logits that one pass of the policy's head makes during ``update``: what a gradient step has to hold."""
+    sizes = [0]
+    hook = state.policy.get_output_embeddings().register_forward_hook(lambda _, __, out: sizes.append(tensor_bytes(out)))
+    learner.update(state, seen, settings)
+    hook.remove()
+    return max(sizes)
 
 
 def report(rounds: int) -> str:
@@ -145,7 +156,9 @@ def report(rounds: int) -> str:
         f"Medians of {rounds} rounds of {DRAWS} draws, ratios within a round.\n",
         f"## A rollout: {EPISODES} responses of {HORIZON} tokens, vocabulary {VOCABULARY:,}\n",
         rollout_table(),
-        "Allowed tokens are one bit each; ppo and grpo restrict nothing here and store none. No buffer holds a number per token of the vocabulary.\n",
+        "Allowed tokens are one bit each; a learner that restricts nothing stores none. Nothing that is kept holds a number per token of the vocabulary. "
+        "The last column passes: a gradient step has the logits of the tokens it learns from (its gradients take about as much again), and a2c, reinforce "
+        "and rloo take one step on all of a rollout, where ppo takes a minibatch at a time and dqn and sac a batch of their replay.\n",
     ])  # fmt: skip
 
 

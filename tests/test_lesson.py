@@ -1,0 +1,43 @@
+"""What lessons start from is trained once, kept, and the same when it is found again."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rlnlp import lesson, pretrain
+
+
+def test_the_start_is_trained_once_and_found_again(tmp_path, monkeypatch, capsys):
+    first = lesson.start(reviews=60, steps=3, folder=tmp_path)
+    assert "once" in capsys.readouterr().out
+    monkeypatch.setattr(pretrain, "train_language_model", lambda *a, **k: pytest.fail("trained a second time"))
+    again = lesson.start(reviews=60, steps=3, folder=tmp_path)
+    assert not capsys.readouterr().out
+    weights, found = first.policy.state_dict(), again.policy.state_dict()
+    assert all(torch.equal(weights[name], found[name]) for name in weights)
+    assert len(first.texts) == len(first.labels) == 60 and set(first.labels) == {0, 1}
+    assert first.prompts.ids.shape == (256, 10) and first.prompts.mask.all()
+    scores = first.reward(["the plot is"], ["superb ."])
+    assert torch.equal(scores, again.reward(["the plot is"], ["superb ."])) and 0 < scores.item() < 1
+
+
+def test_other_sizes_are_other_models(tmp_path):
+    lesson.start(reviews=60, steps=3, folder=tmp_path)
+    lesson.start(reviews=60, steps=4, folder=tmp_path)
+    assert len(list(tmp_path.glob("*/models"))) == 2
+
+
+@pytest.mark.parametrize("sizes", [{"reviews": 0}, {"steps": 0}])
+def test_sizes_below_one_are_refused(tmp_path, sizes):
+    with pytest.raises(ValueError, match="at least one"):
+        lesson.start(**sizes, folder=tmp_path)
+
+
+def test_an_interrupted_training_leaves_nothing_half_made(tmp_path, monkeypatch):
+    monkeypatch.setattr(lesson.classify, "train_classifier", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        lesson.start(reviews=60, steps=3, folder=tmp_path)
+    monkeypatch.undo()
+    assert not list(tmp_path.glob("*/models"))
+    assert lesson.start(reviews=60, steps=3, folder=tmp_path).texts
