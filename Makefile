@@ -12,7 +12,7 @@ ifeq ($(filter $(PROFILE),$(PROFILES)),)
 $(error PROFILE=$(PROFILE): expected one of $(PROFILES))
 endif
 
-.PHONY: help env reproduce reports pipelines plan test lab bench clean
+.PHONY: help env reproduce reports pipelines plan test lab course bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo 'make plan [PROFILE=$(PROFILE)]                  what it would do and cost, and what it lacks; runs nothing'
 	@echo 'make test [ARGS="-k name"]                the tests'
 	@echo 'make lab                                  JupyterLab, with the kernel ready'
+	@echo 'make course                               the assignments as students get them: course/build/rlnlp-course.zip'
 	@echo 'make bench                                speed, beside TRL (installed for this only)'
 	@echo 'make clean [PROFILE=$(PROFILE)]                 remove what one profile generated; keeps reports, DVC cache and .venv'
 	@echo 'Each makes its environment, .venv, the first time (a few minutes).'
@@ -69,6 +70,9 @@ test: env
 lab: env
 	@exec .venv/bin/python -m jupyterlab --LabApp.news_url=None \
 	  --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
+
+course: env
+	@exec .venv/bin/python -m course.release $(ARGS)
 
 bench: env
 	@exec .venv/bin/python -m bench.run $(ARGS)

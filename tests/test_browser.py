@@ -1,58 +1,22 @@
 """The quick start in a real JupyterLab in headless Chromium: every cell runs, and the slider answers the keyboard.
 
-Needs Chromium (Debian: `apt-get install chromium fonts-dejavu-core`). RLNLP_BROWSER names another executable, or 0 to
-leave this out; RLNLP_SCREENSHOTS=folder runs the notebook at its full size and keeps pictures of it there.
+What it needs: see tests/lab.py; with RLNLP_SCREENSHOTS=folder the notebook runs at its full size.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import socket
-import subprocess
-import sys
 import time
-import urllib.request
 from pathlib import Path
 
 import pytest
 
+from .lab import MARKS, SHOTS, browser_page, open_notebook, run_all, serve
 from .test_notebooks import SMALL
 
 ROOT = Path(__file__).resolve().parent.parent
-WANTED = os.environ.get("RLNLP_BROWSER", "")
-CHROMIUM = None if WANTED == "0" else shutil.which(WANTED or "chromium") or shutil.which(WANTED or "chromium-browser")
-SHOTS = os.environ.get("RLNLP_SCREENSHOTS", "")
-SETTINGS = {  # without the first a dialog asks for a kernel; the second keeps cells that are out of sight in the page
-    "@jupyterlab/notebook-extension/tracker": {"autoStartDefaultKernel": True, "windowingMode": "none"},
-    "@jupyterlab/apputils-extension/notification": {"fetchNews": "false", "checkForUpdates": False},
-}
-READY = """() => {
-  const panel = window.jupyterapp?.shell?.currentWidget;
-  return panel?.context?.isReady && panel.sessionContext?.isReady && panel.sessionContext.session?.kernel?.status === 'idle'
-    && panel.content.widgets.length > 10 && panel.isVisible && !document.querySelector('.jp-Spinner');
-}"""
-STATE = """() => {
-  const panel = window.jupyterapp.shell.currentWidget;
-  const cells = panel.content.widgets.filter(cell => cell.model.type === 'code').map(cell => cell.model);
-  return {
-    idle: panel.sessionContext.session?.kernel?.status === 'idle',
-    counts: cells.map(model => model.executionCount),
-    errors: cells.flatMap(m => m.outputs.toJSON()).filter(o => o.output_type === 'error').map(o => o.ename + ': ' + o.evalue),
-  };
-}"""
-
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.slow,
-    pytest.mark.timeout(900),
-    pytest.mark.skipif(
-        not CHROMIUM,
-        reason="RLNLP_BROWSER=0" if WANTED == "0" else "no Chromium: apt-get install chromium, or set RLNLP_BROWSER to one",
-    ),
-]
+pytestmark = MARKS
 
 
 def notebook(folder: Path, small: bool) -> None:
@@ -70,77 +34,22 @@ def notebook(folder: Path, small: bool) -> None:
 
 @pytest.fixture
 def lab(tmp_path):
-    """Address of a JupyterLab that serves a copy of the quick start and leaves the user's own settings alone."""
+    """Address of a JupyterLab that serves a copy of the quick start."""
     notebook(tmp_path, small=not SHOTS)
-    for name, values in SETTINGS.items():
-        file = tmp_path / "settings" / f"{name}.jupyterlab-settings"
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(json.dumps(values))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = {k: v for k, v in os.environ.items() if k != "MPLBACKEND"}
-    environment |= {f"JUPYTER_{name}_DIR": str(tmp_path / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")}
-    command = [
-        sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}",
-        "--IdentityProvider.token=tok", f"--ServerApp.root_dir={tmp_path}", "--ServerApp.terminals_enabled=False",
-        "--LabApp.expose_app_in_browser=True", "--LabApp.news_url=None",
-        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-        f"--LabApp.user_settings_dir={tmp_path / 'settings'}", f"--LabApp.workspaces_dir={tmp_path / 'workspaces'}",
-    ]  # fmt: skip
-    with open(tmp_path / "lab.log", "w") as log:
-        server = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=log, stderr=subprocess.STDOUT)
-    try:
-        wait_for(f"http://127.0.0.1:{port}/api?token=tok", server, tmp_path / "lab.log")
-        yield f"http://127.0.0.1:{port}/lab/tree/quickstart.ipynb?token=tok&reset"
-    finally:
-        server.terminate()  # ends the kernels too
-        server.wait(60)
-
-
-def wait_for(address: str, server: subprocess.Popen, log: Path, seconds: float = 180) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            urllib.request.urlopen(address, timeout=2)
-            return
-        except OSError:
-            assert server.poll() is None and time.monotonic() < deadline, log.read_text()[-3000:]
-            time.sleep(0.5)
+    with serve(tmp_path, "quickstart.ipynb") as address:
+        yield address
 
 
 @pytest.fixture
 def page():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as play:
-        browser = play.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        )
-        yield browser.new_page(viewport={"width": 1280, "height": 900})
-        browser.close()
-
-
-def run_all(page, minutes: float = 8) -> None:
-    """Run every cell and wait for the last one. An error output ends the wait and fails."""
-    page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); return 1 }")  # a promise would hang
-    deadline = time.monotonic() + 60 * minutes
-    while True:
-        state = page.evaluate(STATE)
-        assert not state["errors"], state["errors"]
-        if state["idle"] and all(state["counts"]):
-            return
-        assert time.monotonic() < deadline, f"not finished after {minutes:g} minutes: {state}"
-        time.sleep(1)
+    with browser_page() as fresh:
+        yield fresh
 
 
 def test_the_quick_start_in_jupyterlab(lab, page, tmp_path):
     shots = Path(SHOTS or tmp_path / "shots")
     shots.mkdir(parents=True, exist_ok=True)
-    page.goto(lab, timeout=180_000)
-    page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=180_000)
-    page.wait_for_function(READY, timeout=180_000)
-    assert not page.locator(".jp-Dialog").count(), "JupyterLab asks something"
+    open_notebook(page, lab, cells=11)
     page.screenshot(path=shots / "opened.png")
 
     run_all(page)

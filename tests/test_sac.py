@@ -209,16 +209,17 @@ def test_the_actors_loss_is_a_kl_in_nats():
 # convergence --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind, head", [("causal", "logits"), ("encoder-decoder", "linear")])
-def test_converges_to_the_soft_optimum(kind, head):
+@pytest.mark.parametrize("kind, head, steps, rate", [("causal", "logits", 300, 5e-3), ("encoder-decoder", "linear", 900, 2.5e-3)])
+def test_converges_to_the_soft_optimum(kind, head, steps, rate):
     """From a replay of the 40 responses, which no policy of this training drew: soft Q* and pi* within 0.05 at all 13
-    states and 4 tokens; scores from -1 to 1, alpha 0.3. (Found: 0.001 and 0.01 causal, 0.03 and 0.03 encoder-decoder.)"""
+    states and 4 tokens; scores from -1 to 1, alpha 0.3. Steps and rate leave room for other machines' rounding: four
+    seeds of the encoder-decoder stay below 0.004 and 0.03, where 300 steps at 5e-3 did on one processor and did not on another."""
     policy = MAKE[kind](V, seed=0, layers=1, spread={"causal": 0.12, "encoder-decoder": 0.4}[kind])
     if kind == "encoder-decoder":  # its start token is PAD, a token of this MDP: to T5, a run of one token has no length
         policy.config.decoder_start_token_id = EOS
     config = settings(
         max_new_tokens=T, alpha=ALPHA, gamma=GAMMA, lam=0.0, head=head, scale=0.5, batch_episodes=40, tau=0.2,
-        learning_rate=5e-3, critic_learning_rate=5e-3,
+        learning_rate=rate, critic_learning_rate=rate,
     )
     state = sac.init(policy, config, seed=0)
     reward, episodes = enumerated.paid_at_end(enumerated.some_scores()), enumerated.all_episodes()
@@ -227,10 +228,10 @@ def test_converges_to_the_soft_optimum(kind, head):
     optimum = {s: p.exp() for s, p in best.items()}
     start = enumerated.probs(policy)
     assert max((start[s] - optimum[s]).abs().max().item() for s in STATES) > 0.5  # there is something to learn
-    for step in range(300):
+    for step in range(steps):
         sac.gradient_step(state, config)
         for group in state.optimizer.param_groups:
-            group["lr"] = 5e-3 * min(1.0, (300 - step) / 150)
+            group["lr"] = rate * min(1.0, 2 * (steps - step) / steps)
     q = read(state, config, episodes)[2].detach().double()
     close({where: q[i] for i, (where, _) in enumerate(cells())}, exact, 0.05)
     close(enumerated.probs(policy), optimum, 0.05)

@@ -1,0 +1,215 @@
+"""The course kit: what students get holds nothing hidden, and nbgrader gives made-up students the points they are due.
+
+`pytest -s -k points_and_messages tests/test_course.py` prints the table; so does `python -m course.check`.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import shutil
+import zipfile
+
+import pytest
+
+from course import cells, check, release
+from course.submissions import MISTAKES
+from tests.test_notebooks import problems as broken_budgets
+
+ORIGINALS = {name: cells.read(check.COURSE / "source" / name / f"{name}.ipynb") for name in check.ASSIGNMENTS}
+HALVES = [("ps1", "ps2", "ps3"), ("ps4", "ps5", "ps6")]  # one kernel after the other; two workers share them
+
+
+def by_name(notebook: dict) -> dict[str, dict]:
+    return {cells.name(cell): cell for cell in notebook["cells"]}
+
+
+# the instructor's notebooks ------------------------------------------------------------------------------------------
+
+
+def test_there_are_six_assignments():
+    assert check.ASSIGNMENTS == ("ps1", "ps2", "ps3", "ps4", "ps5", "ps6") == tuple(sum(HALVES, ()))
+
+
+@pytest.mark.parametrize("assignment", check.ASSIGNMENTS)
+def test_an_assignment_is_well_made(assignment):
+    notebook = ORIGINALS[assignment]
+    assert not broken_budgets(notebook)
+    every, found = check.tests(assignment), by_name(notebook)
+    assert all(cells.role(cell, "schema_version") == 3 for cell in notebook["cells"] if cells.role(cell, "grade_id"))
+    for cell in notebook["cells"]:
+        marks = re.findall(r"^ *### (?:BEGIN|END) .*$", cells.source(cell), re.MULTILINE)
+        if cell["cell_type"] == "code" and cells.role(cell, "solution"):
+            assert [m.strip() for m in marks] == ["### BEGIN SOLUTION", "### END SOLUTION"], cells.name(cell)
+        elif cells.name(cell) in every:
+            assert len(marks) in (0, 2) and all("HIDDEN TESTS" in m for m in marks), cells.name(cell)
+        else:
+            assert not marks, cells.name(cell)
+    essays = [c for c in found.values() if cells.role(c, "grade") and cells.role(c, "solution")]
+    by_hand = sum(cells.role(cell, "points") for cell in essays)
+    tested = sum(points for points, _ in every.values())
+    assert re.search(rf"{tested} points from tests, {by_hand} from", cells.source(notebook["cells"][0]))
+    assert tested + by_hand == 20 and any("hidden" in name for name in every) and any("seen" in name for name in every)
+
+
+@pytest.mark.parametrize("assignment", check.ASSIGNMENTS)
+def test_the_made_up_mistakes_are_about_this_assignment(assignment):
+    every = check.tests(assignment)
+    for solution, (body, fails) in MISTAKES[assignment].items():
+        assert fails and all(every[test][1] == solution for test in fails)
+        cell = by_name(ORIGINALS[assignment])[solution]
+        assert cells.filled(cell, body) != cells.filled(cell)
+
+
+def test_the_guide_states_each_assignments_points():
+    guide = (check.COURSE / "README.md").read_text(encoding="utf-8")
+    for assignment in check.ASSIGNMENTS:
+        notebook, every = ORIGINALS[assignment], check.tests(assignment)
+        title = cells.source(notebook["cells"][0]).splitlines()[0].removeprefix("# ")
+        row = next(line for line in guide.splitlines() if line.startswith(f"| `{assignment}`"))
+        assert title.split(". ", 1)[1].split(":")[0] in row, title
+        assert f"| {sum(points for points, _ in every.values())} + " in row
+        for cell in notebook["cells"]:  # the rubric has a line for every written answer
+            if cells.role(cell, "grade") and cells.role(cell, "solution"):
+                assert f"`{cells.name(cell)}` ({cells.role(cell, 'points')})" in guide, cells.name(cell)
+
+
+# what students get ---------------------------------------------------------------------------------------------------
+
+RELEASE = pytest.mark.xdist_group("course_release")
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory):
+    """The release, built once by nbgrader."""
+    folder = tmp_path_factory.mktemp("release")
+    assert release.build(folder) == []
+    return folder
+
+
+@RELEASE
+def test_students_get_six_notebooks_and_a_page(released):
+    with zipfile.ZipFile(released / f"{release.NAME}.zip") as archive:
+        assert archive.namelist() == [f"{release.NAME}/{name}" for name in release.FILES]
+        for name in release.FILES:
+            assert archive.read(f"{release.NAME}/{name}") == (released / release.NAME / name).read_bytes()
+    text = "".join(path.read_text(encoding="utf-8") for path in (released / release.NAME).rglob("*.*"))
+    assert "YOUR CODE HERE" in text and "YOUR ANSWER HERE" in text and "HIDDEN TESTS" not in text
+
+
+@RELEASE
+@pytest.mark.parametrize("assignment", check.ASSIGNMENTS)
+def test_every_cell_is_free_of_what_is_hidden_and_a_leak_is_noticed(released, assignment):
+    original = ORIGINALS[assignment]
+    notebook = cells.read(released / release.NAME / assignment / f"{assignment}.ipynb")
+    assert release.leaks(original, notebook) == []
+    hidden = [cell for cell in original["cells"] if cells.secret(cell)]
+    assert len(hidden) >= 9
+    for cell in hidden:  # put each back, then one line of it where nobody looks
+        spoilt = copy.deepcopy(notebook)
+        by_name(spoilt)[cells.name(cell)]["source"] = cell["source"]
+        assert any(leak.startswith(f"{cells.name(cell)}: shows") for leak in release.leaks(original, spoilt))
+        known = "\n".join(cells.source(c) for c in notebook["cells"])
+        line = next(line for line in cells.secret(cell) if line not in known)
+        for place in ("source", "metadata", "outputs"):
+            spoilt = copy.deepcopy(notebook)
+            victim = by_name(spoilt)["setup"]
+            if place == "metadata":
+                victim["metadata"]["old"] = {"text": [line]}
+            else:
+                victim[place] = [f"x = 1  # {line}"] if place == "source" else [{"name": "stdout", "text": [line]}]
+            assert any(leak.startswith("setup: shows") for leak in release.leaks(original, spoilt)), (place, line)
+
+
+@RELEASE
+def test_files_too_many_or_too_few_are_noticed(released, tmp_path):
+    shutil.copytree(released / release.NAME, tmp_path / "copy")
+    assert release.check(tmp_path / "copy") == []
+    (tmp_path / "copy" / "ps1" / "solutions.py").write_text("x = 1\n")
+    (tmp_path / "copy" / "README.md").unlink()
+    shutil.copy(check.COURSE / "source/ps2/ps2.ipynb", tmp_path / "copy/ps2/ps2.ipynb")
+    wrong = release.check(tmp_path / "copy")
+    assert "ps1/solutions.py: not part of the release" in wrong and "README.md: missing" in wrong
+    assert any(line.startswith("ps2: nucleus: shows") for line in wrong)
+
+
+# grading -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(h, id=f"{h[0]}-{h[-1]}", marks=pytest.mark.xdist_group(h[0])) for h in HALVES]
+)
+def graded(request, tmp_path_factory):
+    """(the course's folder, the points of all made-up students): nbgrader's three commands, run once for each half."""
+    folder = tmp_path_factory.mktemp("course")
+    return folder, check.grade(folder, request.param)
+
+
+def waits(grades: dict, assignment: str) -> set[str]:
+    return {name for name, (_, _, by_hand) in grades.items() if by_hand and name not in check.tests(assignment)}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_points_and_messages_are_those_that_are_due(graded):
+    folder, found = graded
+    print("", check.table(found), sep="\n")
+    assignments = {assignment for _, assignment in found}
+    assert set(found) == {(student, name) for name in assignments for student in check.students_of(name)}
+    assert check.problems(folder, found) == []
+    for assignment in assignments:
+        every = check.tests(assignment)
+        full, part = (sum(found[student, assignment][test][0] for test in every) for student in ("correct", "wrong"))
+        lost = sum(every[test][0] for _, fails in MISTAKES[assignment].values() for test in fails)
+        assert full == sum(points for points, _ in every.values()) and 0 < part == full - lost
+        essays = set(found["correct", assignment]) - set(every)
+        assert essays and waits(found["correct", assignment], assignment) == essays  # a person must read them
+        assert not waits(found["empty", assignment], assignment)  # nothing to read
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_feedback_shows_the_tests_that_are_seen_and_no_hidden_one(graded):
+    folder, found = graded
+    for student, assignment in found:
+        page = check.feedback(folder, student, assignment)
+        known = "\n".join(line for c in ORIGINALS[assignment]["cells"] for part in cells.parts(c)[::2] for line in part)
+        marked = cells.read(folder / "autograded" / student / assignment / f"{assignment}.ipynb")
+        for cell in ORIGINALS[assignment]["cells"]:
+            if cells.role(cell, "grade") and not cells.role(cell, "solution"):
+                there = cells.source(by_name(marked)[cells.name(cell)])
+                for line in (line for line in cells.secret(cell) if line not in known):
+                    assert line in there and line not in page, (student, cells.name(cell), line)
+                for line in filter(str.strip, cells.parts(cell)[0]):
+                    assert line in page, (student, cells.name(cell), line)  # so it would be found if it were there
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_wrong_points_and_missing_messages_are_noticed(graded, tmp_path):
+    folder, found = graded
+    assignment = min(name for _, name in found)
+    spoilt, (test, (most, _)) = copy.deepcopy(found), next(iter(check.tests(assignment).items()))
+    spoilt["empty", assignment][test] = (most, most, False)
+    assert check.problems(folder, spoilt) == [f"empty {assignment} {test}: {most} of {most} points, expected 0"]
+    swapped = {**found, ("crashing", assignment): found["correct", assignment]}
+    assert len(check.problems(folder, swapped)) == len(check.tests(assignment))
+    shutil.copytree(folder / "feedback", tmp_path / "feedback")
+    shutil.copytree(tmp_path / "feedback" / "correct", tmp_path / "feedback" / "wrong", dirs_exist_ok=True)
+    silent = check.problems(tmp_path, {("wrong", assignment): found["wrong", assignment]})
+    assert len(silent) == len(MISTAKES[assignment]) and all("does not say" in line for line in silent)
+
+
+def test_predictions_are_written_once(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    space: dict = {}
+    exec("import json\nfrom pathlib import Path\n" + cells.source(by_name(ORIGINALS["ps6"])["record"]), space)
+    first = {f"{what}, beta {beta}": 0.5 for what in ("score", "judge", "KL") for beta in ("0", "0.1")}
+    with pytest.raises(ValueError, match="predict first: 'judge, beta 0' is None"):
+        space["record"]({**first, "judge, beta 0": None})
+    assert not list(tmp_path.iterdir())
+    assert space["record"](first) and json.loads((tmp_path / "predictions.json").read_text()) == first
+    with pytest.raises(RuntimeError, match="you had predicted"):
+        space["record"]({**first, "score, beta 0": 0.9})
+    assert space["record"](first)

@@ -1,0 +1,540 @@
+"""Widgets without a browser: controls are moved in Python, what they show is read; then in a real kernel, with and without
+somebody who could use them."""
+
+from __future__ import annotations
+
+import copy
+import html
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+
+from rlnlp import models, nb, pretrain, rollout as rollouts, samplers
+from rlnlp.learners import nlpo, ppo
+from rlnlp.seeds import generator
+from rlnlp.widgets import browse, explorer, live, sentence, static
+
+from . import tiny
+from .made_up import write_run
+
+ROOT = Path(__file__).resolve().parent.parent
+SETTINGS = {"updates": 4, "episodes_per_update": 8, "max_new_tokens": 8, "kl_coef": 0.1, "learning_rate": 1e-3}
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return pretrain.train_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def policy(tokenizer):
+    return tiny.gpt2(len(tokenizer))
+
+
+@pytest.fixture(scope="module")
+def prompts(tokenizer):
+    return tiny.prompts(rows=8, vocabulary=len(tokenizer))
+
+
+def score(rollout):
+    return rollout.mask.sum(1).float() / 8, {}
+
+
+@pytest.fixture(scope="module")
+def seen(policy, prompts, tokenizer):
+    """An experience at temperature 0.7, and the models it comes from."""
+    config = ppo.Config(**SETTINGS, temperature=0.7)
+    own = copy.deepcopy(policy)
+    models.limit_vocabulary(own, list(range(1, 21)))  # few tokens, so that some episodes end early
+    state = ppo.init(own, config, seed=0)
+    ppo.update(state, ppo.collect(state, prompts, score, config), config)  # now the policy is not the reference
+    return ppo.collect(state, prompts, score, config), tokenizer, state.policy, state.reference
+
+
+def text(page: str) -> str:
+    """What a person reads of some HTML."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+def alts(page: str) -> list[str]:
+    return [html.unescape(found) for found in re.findall(r'<img [^>]*alt="([^"]*)" src="data:image/png;base64,', page)]
+
+
+# a sentence ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_toggle_chooses_the_quantity():
+    view = sentence.coloured(["a", "<b>", "c"], {"reward": [0.0, 0.5, -2.0], "KL": torch.tensor([0.25, 0.0, 0.0])})
+    assert [o for o in view.controls.toggle.options] == ["reward", "KL"] and view.controls.toggle.description
+    assert 'title="reward -2"' in view.controls.shown.value and "&lt;b&gt;" in view.controls.shown.value
+    view.controls.toggle.value = "KL"
+    assert 'title="KL 0.25"' in view.controls.shown.value and "reward" not in view.controls.shown.value
+    assert "-0.25" in text(view.controls.shown.value) and "scale of KL" in text(view.controls.shown.value)
+    page = view._repr_mimebundle_()["text/html"]  # everything, because there is nothing to press
+    assert 'title="reward -2"' in page and 'title="KL 0.25"' in page and "scale of reward" in text(page)
+
+
+def test_the_legend_has_the_colours_of_the_tokens():
+    values = [-2.0, 1.0, 2.0]
+    page = sentence.figures.tokens_html(["a", "b", "c"], values, "x")
+    highest = re.findall(r"background:(#\w+)", page)[2]
+    assert re.findall(r"background:(#\w+)", sentence.legend(values, "x"))[-1] == highest
+    assert text(sentence.legend(values, "x")).startswith("-2 -1 0 1 2")
+
+
+@pytest.mark.parametrize(
+    "quantities, said",
+    [({}, "at least one"), ({"KL": [1.0]}, "KL: 2 tokens"), ({"KL": [1.0, float("nan")]}, "KL: not finite")],
+)
+def test_a_sentence_that_cannot_be_coloured(quantities, said):
+    with pytest.raises(ValueError, match=said):
+        sentence.coloured(["a", "b"], quantities)
+
+
+# the token explorer --------------------------------------------------------------------------------------------------
+
+
+def test_the_table_is_the_experience(seen):
+    experience, tokenizer, policy, reference = seen
+    for row in (0, 3, 7):
+        found = explorer.look(experience, row, tokenizer, {"policy": policy, "reference": reference})
+        mask = experience.rollout.mask[row]
+        assert found.ids.tolist() == experience.rollout.responses[row][mask].tolist()
+        tempered = reference_logprobs(reference, experience, row)
+        expected = {
+            "policy": experience.rollout.behavior_logprobs[row][mask].exp(), "reference": tempered,
+            "value": experience.values[row][mask], "reward": experience.rewards[row][mask],
+            "KL": experience.kl[row][mask], "advantage": experience.advantages[row][mask],
+        }  # fmt: skip
+        assert list(found.table) == list(expected)
+        for name, value in expected.items():
+            torch.testing.assert_close(torch.tensor(found.table[name].to_numpy()), value, atol=1e-5, rtol=1e-4)
+
+
+def reference_logprobs(model, experience, row):
+    """Probabilities of an episode's tokens at temperature 0.7, by the model's own forward."""
+    rollout, mask = experience.rollout, experience.rollout.mask[row]
+    prompt, response = rollout.prompts.ids[row][rollout.prompts.mask[row]], rollout.responses[row][mask]
+    with torch.no_grad():
+        logits = model(input_ids=torch.cat([prompt, response]).unsqueeze(0)).logits[0, len(prompt) - 1 : -1]
+    return (logits / 0.7).softmax(-1).gather(1, response.unsqueeze(1)).squeeze(1)
+
+
+def test_stepping_through_tokens_and_episodes(seen):
+    experience = seen[0]
+    view = explorer.explore(*seen)
+    at, lengths = view.controls, experience.rollout.mask.sum(1)
+    assert at.token.max == lengths[0] - 1 and not at.token.continuous_update and not at.episode.continuous_update
+    at.back.click()
+    assert at.token.value == 0
+    for _ in range(3):
+        at.forward.click()
+    assert at.token.value == 3 and f"token 3 (0 to {lengths[0] - 1})" in at.status.value
+    assert re.search(r"aria-current.*?<td[^>]*>3</td>", at.table.value)
+    picture = at.bars.value
+    at.token.value = 5
+    assert at.bars.value != picture
+    short = int(lengths.argmin())
+    assert lengths[short] < lengths[0], "expected episodes of different lengths"
+    at.episode.value = short
+    assert at.token.value == 0 and at.token.max == lengths[short] - 1 and f"episode {short}, score" in at.table.value
+    for _ in range(20):
+        at.forward.click()
+    assert at.token.value == at.token.max
+
+
+def test_the_slider_changes_what_survives(seen):
+    experience, tokenizer, policy, reference = seen
+    view = explorer.explore(experience, tokenizer, policy, reference)
+    at, numbers = view.controls, []
+    logits = explorer.look(experience, 0, tokenizer, {"policy": policy}).logits["policy"]
+    at.token.value = int(logits.softmax(-1).amax(-1).argmin())  # where the policy is least sure
+    logits = logits[at.token.value]
+    for p in (0.1, 0.5, 0.95):
+        at.value.value = p
+        said = re.search(r"(\d+) of (\d+) tokens survive top_p ([\d.]+) of the policy; they hold ([\d.]+)", at.status.value)
+        ordered = logits.softmax(-1).sort(descending=True).values
+        wanted = int((ordered.cumsum(0) < p).sum()) + 1  # the smallest set whose mass reaches p
+        assert [int(said[1]), int(said[2]), float(said[3])] == [wanted, len(tokenizer), p]
+        assert float(said[4]) == pytest.approx(ordered[:wanted].sum().item(), abs=6e-4)
+        kept = re.findall(r"[\d.]+ (kept|cut)", alts(at.bars.value)[0])
+        assert kept == ["kept"] * min(wanted, 6) + ["cut"] * (6 - min(wanted, 6))
+        numbers.append(wanted)
+    assert numbers[0] <= numbers[1] < numbers[2]
+    at.rule.value = "top_k"
+    at.value.value = 3
+    assert "3 of " in at.status.value and "survive top_k 3 of the policy" in at.status.value
+    at.source.value = "reference"
+    assert "survive top_k 3 of the reference" in at.status.value
+    at.rule.value = "none"
+    assert f"{len(tokenizer)} of {len(tokenizer)} tokens survive without a rule" in at.status.value and "hold 1.000" in at.status.value
+
+
+@pytest.mark.parametrize("rule", [name for name in samplers.RULES if name != "none"])
+def test_survivors_are_what_sampling_could_choose(rule, policy, prompts, tokenizer):
+    """Also for a rule that remembers: one token at a time, told what was drawn."""
+    values, first = explorer.VALUES[rule]
+    assert first in values
+    sampling = rollouts.sampling_from(policy, 8)
+    drawn = rollouts.sample(policy, prompts, sampling, generator(0, rule), samplers.named(rule, first))
+    zeros = torch.zeros(drawn.mask.shape)
+    experience = explorer.Experience(drawn, zeros[:, 0], {}, zeros, zeros, zeros, zeros, zeros, zeros)
+    for row in range(4):
+        found = explorer.look(experience, row, tokenizer, {"policy": policy})
+        allowed = explorer.survivors(samplers.named(rule, first), found.logits["policy"], found.ids)
+        assert torch.equal(allowed, found.sampled) and allowed[range(len(found.ids)), found.ids].all()
+    assert not found.sampled.all()
+
+
+def test_the_mask_model_decides_what_nlpo_may_choose(policy, prompts, tokenizer):
+    config = nlpo.Config(**SETTINGS, mask_top_p=0.5)
+    state = nlpo.init(copy.deepcopy(policy), config, seed=0)
+    for _ in range(2):  # the mask model stays behind
+        ppo.update(state, nlpo.collect(state, prompts, score, config), config)
+    view = explorer.explore(nlpo.collect(state, prompts, score, config), tokenizer, state.policy, state.reference, state.mask_model)
+    at = view.controls
+    assert "mask model, p" in at.table.value
+    at.source.value, at.value.value = "mask model", 0.5
+    counted = r"(\d+ of \d+) tokens survive .*; they hold ([\d.]+)"
+    by_rule = [text(at.table.value), *re.search(counted, at.status.value).groups()]
+    at.rule.value = explorer.SAMPLED
+    assert at.value.disabled and "survive the sampler of the episode" in at.status.value
+    assert [text(at.table.value), *re.search(counted, at.status.value).groups()] == by_rule
+    assert by_rule[1] != f"{len(tokenizer)} of {len(tokenizer)}"
+
+
+def test_a_rule_of_your_own_is_on_the_menu(seen, monkeypatch):
+    def picky(value):
+        if value < 0.5:
+            raise ValueError("picky: expected at least 0.5")
+        return samplers.top_k(1)
+
+    monkeypatch.setitem(samplers.RULES, "picky", picky)
+    at = explorer.explore(*seen).controls
+    at.rule.value = "picky"
+    assert "1 of" in at.status.value and "survive picky" in at.status.value
+    at.value.value = 0.1
+    assert "expected at least 0.5" in at.status.value
+
+
+def test_the_explorer_on_paper(seen):
+    experience, tokenizer, *_ = seen
+    view = explorer.explore(*seen)
+    bundle = view._repr_mimebundle_()
+    assert set(bundle) == {"text/html", "text/plain"}
+    rows = re.findall(r"<tr[ >]", bundle["text/html"])
+    assert len(rows) == 1 + experience.rollout.mask[0].sum()  # every token of the episode
+    assert len(alts(bundle["text/html"])) == 1 and "tokens survive top_p 0.9" in bundle["text/html"]
+    assert all(name in bundle["text/html"] for name in ("policy, p", "reference, p", "value", "reward", "KL", "advantage"))
+
+
+# a live run ----------------------------------------------------------------------------------------------------------
+
+
+def training(policy, tokenizer, prompts, **changed):
+    """What `live.run` takes, for a fresh PPO run."""
+    config = ppo.Config(**{**SETTINGS, **changed})
+    return ppo.init(copy.deepcopy(policy), config, seed=0), prompts, score, config, tokenizer
+
+
+def until(true, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def test_unattended_it_runs_to_the_end(policy, tokenizer, prompts):
+    plain = training(policy, tokenizer, prompts)
+    expected = list(ppo.train(*plain[:4]))
+    given = training(policy, tokenizer, prompts)
+    view = live.run(ppo.train, *given)
+    assert view.rows == expected and view.state is given[0] and view.state.update == 4 and not view.alive
+    page = view._repr_mimebundle_()["text/html"]
+    assert "finished: 4 updates" in page and len(alts(page)) == 1 and "4 updates" in alts(page)[0]
+    assert len(view.samples) == 3 and html.escape(view.samples[0]["response"]) in page
+    assert view.samples[0]["prompt"].startswith("prompt ")
+
+
+def test_in_the_background_the_numbers_are_the_same(policy, tokenizer, prompts):
+    expected = list(ppo.train(*training(policy, tokenizer, prompts)[:4]))
+    view = live.run(ppo.train, *training(policy, tokenizer, prompts), background=True)
+    assert view.wait(120) == expected and "finished" in view.controls.status.value
+    view.controls.metric.value = "policy/clip_fraction"
+    assert "policy/clip_fraction" in alts(view.controls.curves.value)[0]
+
+
+def test_a_stopped_run_goes_on_as_if_nothing_had_been(policy, tokenizer, prompts):
+    expected = list(ppo.train(*training(policy, tokenizer, prompts, updates=12)[:4]))
+    given = training(policy, tokenizer, prompts, updates=12)
+    view = live.run(ppo.train, *given, background=True)
+    until(lambda: view.rows)
+    view.controls.stop.click()
+    done = view.wait(120)
+    assert done == expected[: len(done)] and given[0].update == len(done) < 12
+    later = live.run(ppo.train, *given)
+    assert done + later.rows == expected
+
+
+class Stepwise:
+    """A learner whose updates happen when the test says so."""
+
+    def __init__(self):
+        self.may, self.closed, self.fails = threading.Semaphore(0), False, False
+
+    def train(self, state, prompts, score, config):
+        try:
+            for update in range(1, 100):
+                self.may.acquire()
+                if self.fails:
+                    raise ppo.Diverged(f"update {update}: the loss is nan")
+                state["update"] = update
+                yield {"update": update, "objective/score": update / 100, "objective/kl": 0.0}
+        finally:
+            self.closed = True
+
+
+def test_pause_resume_and_stop():
+    learner, state = Stepwise(), {}
+    view = live.run(learner.train, state, None, score, None, None, background=True)
+    at = view.controls
+    learner.may.release(2)
+    until(lambda: len(view.rows) == 2)
+    at.pause.click()
+    learner.may.release()
+    until(lambda: "paused after update" in at.status.value)
+    done = len(view.rows)
+    assert done in (2, 3)  # the click came before or after the look at it that follows update 2
+    assert f"{done} updates" in alts(at.curves.value)[0]  # drawn before it waits
+    learner.may.release(3)
+    time.sleep(0.3)
+    assert len(view.rows) == done and view.alive
+    at.resume.click()
+    until(lambda: len(view.rows) == 6)
+    at.pause.click()
+    learner.may.release()
+    until(lambda: "paused after update" in at.status.value)
+    done = len(view.rows)
+    at.stop.click()  # in a pause, at once
+    assert [row["update"] for row in view.wait(60)] == list(range(1, done + 1)) and not view.alive
+    assert learner.closed and state["update"] == done and f"stopped after update {done}" in at.status.value
+    assert at.pause.disabled and at.resume.disabled and at.stop.disabled
+
+
+def test_an_error_is_shown_and_raised_by_wait():
+    learner = Stepwise()
+    view = live.run(learner.train, {}, None, score, None, None, background=True)
+    learner.may.release(2)
+    until(lambda: len(view.rows) == 2)
+    learner.fails = True
+    learner.may.release()
+    with pytest.raises(ppo.Diverged, match="update 3: the loss is nan"):
+        view.wait(60)
+    shown = view.controls.status.value
+    assert "failed in update 3: Diverged: update 3: the loss is nan" in html.unescape(shown) and "Traceback" in shown
+    assert len(view.rows) == 2 and "Traceback" in view._repr_mimebundle_()["text/html"]
+
+
+def test_unattended_an_error_is_raised():
+    learner = Stepwise()
+    learner.fails = True
+    learner.may.release()
+    with pytest.raises(ppo.Diverged):
+        live.run(learner.train, {}, None, score, None, None)
+
+
+def test_a_second_run_of_a_state_ends_the_first():
+    first, second, state = Stepwise(), Stepwise(), {}
+    one = live.run(first.train, state, None, score, None, None, background=True)
+    first.may.release(2)
+    until(lambda: one.rows)
+    one.pause()
+    until(lambda: "paused" in one.controls.status.value)
+    second.fails = True
+    second.may.release()
+    two = live.run(second.train, state, None, score, None, None, background=True)
+    assert not one.alive and first.closed and one not in live._running
+    two.join(60)
+    assert not two.alive and two.error is not None
+
+
+# the run browser -----------------------------------------------------------------------------------------------------
+
+
+def chosen(at) -> list[str]:
+    return [name for name, box in at.boxes.items() if box.value]
+
+
+def choose(at, *names: str) -> None:
+    for name, box in at.boxes.items():
+        box.value = name in names
+
+
+def test_where_nothing_was_run_it_says_what_to_type(tmp_path):
+    view = browse.runs(tmp_path / "runs", tmp_path / "reports")
+    for page in (view.controls.shown.value, view._repr_mimebundle_()["text/html"]):
+        assert "No run is finished yet" in page and "make reproduce" in page and str(tmp_path / "runs") in page
+    write_run(tmp_path / "runs", "ppo_a", 0.2)
+    view.controls.again.click()
+    assert chosen(view.controls) == ["ppo_a"] and "ppo_a objective/score" in alts(view.controls.shown.value)[0]
+
+
+def test_finished_runs_are_compared(tmp_path):
+    write_run(tmp_path, "ppo_a", 0.2)
+    write_run(tmp_path, "ppo_b", 0.3)
+    write_run(tmp_path, "zero_shot", 0.1, updates=0)
+    write_run(tmp_path, "ppo_c.part", 0.9)  # one that is being written
+    at = browse.runs(tmp_path, tmp_path / "none").controls
+    assert [box.description for box in at.column.children] == ["ppo_a", "ppo_b", "zero_shot"] == chosen(at)
+    choose(at, "ppo_a", "ppo_b")
+    at.name.value = "shot"  # and what is chosen stays in the list
+    assert [box.description for box in at.column.children] == ["ppo_a", "ppo_b", "zero_shot"]
+    at.name.value = "ppo"
+    assert [box.description for box in at.column.children] == ["ppo_a", "ppo_b"]
+    alt = alts(at.shown.value)[0]
+    assert "n = 3 seeds" in alt and "ppo_b objective/score 0.3 at first, 0.9 at last" in alt and "objective/kl 0.1 at first" in alt
+    at.metric.value = "length"
+    assert "ppo_a length 5 at first" in alts(at.shown.value)[0] and at.gain.layout.display == "none"
+
+    at.view.value = "frontier"
+    assert "score against kl_deployed" in alts(at.shown.value)[0] and "ppo_a score 0.220 at kl_deployed 0.100" in alts(at.shown.value)[0]
+    at.gain.value, at.decoding.value = "judge", "top_p"
+    assert "ppo_b judge 0.500" in alts(at.shown.value)[0] and "decoding top_p" in alts(at.shown.value)[0]
+
+    at.view.value, at.seed.value, at.first.value = "samples", 2, 3
+    words = text(at.shown.value)
+    assert "ppo_a says 2 at 2 (0.25)" in words and "ppo_b says 5 at 2 (0.25)" in words and "says 1 at 2" not in words
+    assert at.first.max == 3 and not at.first.continuous_update
+    choose(at, "ppo_a", "zero_shot")
+    at.view.value = "curves"
+    assert "no curves in zero_shot (not trained)" in text(at.shown.value)
+    choose(at)
+    assert "choose a run" in at.shown.value
+
+
+def test_a_fresh_clone_has_the_numbers_of_the_report(tmp_path):
+    view = browse.runs(tmp_path / "runs", ROOT / "reports/mini")
+    at = view.controls
+    assert {"zero_shot", "ppo_kl_0", "nlpo_kl_default"} <= set(chosen(at)) and len(at.boxes) > 40
+    assert "only the numbers of zero_shot" in text(at.shown.value) and not alts(at.shown.value)
+    at.view.value = "frontier"
+    rows = browse.find(tmp_path, ROOT / "reports/mini").per_seed
+    mean = rows[(rows.condition == "ppo_kl_0") & (rows.split == "test") & (rows.decoding == "plain")].score.mean()
+    assert f"ppo_kl_0 score {mean:.3f} at kl_deployed" in alts(at.shown.value)[0]
+    assert alts(view._repr_mimebundle_()["text/html"]) == alts(at.shown.value)
+    write_run(tmp_path / "runs", "ppo_kl_0", 0.2)  # what is here counts, not what the report says
+    assert "ppo_kl_0 score 0.220" in alts(browse.runs(tmp_path / "runs", ROOT / "reports/mini")._repr_mimebundle_()["text/html"])[1]
+
+
+def test_more_than_eight_runs_and_a_broken_one(tmp_path):
+    for i in range(9):
+        write_run(tmp_path, f"ppo_{i}", i / 10, seeds=(1,))
+    (tmp_path / "ppo_bad").mkdir()
+    (tmp_path / "ppo_bad" / "per_seed.csv").write_text("condition,seed\nppo_bad,1\n")
+    at = browse.runs(tmp_path, tmp_path / "none").controls
+    choose(at, *(f"ppo_{i}" for i in range(9)))
+    assert "only the first 8 of the 9 chosen" in at.shown.value and "ppo_8 objective" not in alts(at.shown.value)[0]
+    assert "ppo_bad cannot be read" in at.shown.value and "no column split" in at.shown.value
+
+
+# in a kernel ---------------------------------------------------------------------------------------------------------
+
+CELLS = [
+    "from rlnlp.widgets import sentence\nsentence.coloured(['superb', 'plot'], {'reward': [0.5, -1.0], 'KL': [0.1, 0.2]})",
+    """import time
+from rlnlp.widgets import live
+def train(state, prompts, score, config):
+    for update in range(1, 6):
+        time.sleep(0.5)
+        yield {"update": update, "objective/score": update / 10, "objective/kl": 0.0}
+view = live.run(train, {}, None, None, None, None)
+view""",
+    "print(len(view.rows), view.alive)",
+]
+
+
+def execute(client, code: str, metadata: dict) -> list[dict]:
+    """What a cell sends, run as a front end that sends this metadata with it."""
+    content = {"code": code, "silent": False, "store_history": True, "user_expressions": {}, "allow_stdin": False, "stop_on_error": True}
+    message = client.session.msg("execute_request", content, metadata=metadata)
+    client.shell_channel.send(message)
+    sent = []
+    while True:
+        got = client.get_iopub_msg(timeout=240)
+        sent.append(got)
+        ours = got["parent_header"].get("msg_id") == message["header"]["msg_id"]
+        if ours and got["msg_type"] == "status" and got["content"]["execution_state"] == "idle":
+            return sent
+        assert got["msg_type"] != "error", got["content"]
+
+
+def displayed(sent: list[dict]) -> list[dict]:
+    return [m["content"]["data"] for m in sent if m["msg_type"] in ("execute_result", "display_data")]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_who_asks_decides_what_a_kernel_shows():
+    """JupyterLab, which names the cell, gets the widget and its page; anything else gets the page alone."""
+    from jupyter_client.manager import start_new_kernel
+
+    manager, client = start_new_kernel(startup_timeout=240, kernel_name="python3")
+    try:
+        (alone,) = displayed(execute(client, CELLS[0], {}))
+        assert set(alone) == {"text/html", "text/plain"} and "superb" in alone["text/html"]
+        (both,) = displayed(execute(client, CELLS[0], {"cellId": "one"}))
+        assert set(both) == {"text/html", "text/plain", nb.WIDGET} and both["text/html"] == alone["text/html"]
+
+        (shown,) = displayed(execute(client, CELLS[1], {"cellId": "two"}))
+        assert nb.WIDGET in shown  # the cell is over and the run is not
+        printed = "".join(m["content"]["text"] for m in execute(client, CELLS[2], {"cellId": "three"}) if m["msg_type"] == "stream")
+        assert re.fullmatch(r"[0-4] True\n", printed), printed
+        ended = execute(client, "view.wait(); print(view.rows[-1]['update'])", {"cellId": "four"})
+        assert "5" in "".join(m["content"].get("text", "") for m in ended if m["msg_type"] == "stream")
+        last = [m["content"]["data"] for m in ended if m["msg_type"] == "update_display_data"]
+        assert last and "finished: 5 updates" in last[-1]["text/html"] and nb.WIDGET in last[-1]
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+    # the notebook as JupyterLab saves it, without the state of widgets: nbconvert takes the page
+    cells = [nbformat.v4.new_code_cell("", outputs=[nbformat.v4.new_output("display_data", data=d)]) for d in (both, last[-1])]
+    from nbconvert import HTMLExporter
+
+    readable(HTMLExporter().from_notebook_node(nbformat.v4.new_notebook(cells=cells))[0])
+
+
+def readable(page: str) -> None:
+    """The page holds what the two widgets show."""
+    words = text(re.sub(r"<(script|style).*?</\1>", "", page, flags=re.DOTALL))
+    assert "superb" in words and "scale of KL" in words and "finished: 5 updates" in words
+    assert any("Curves of 5 updates" in alt for alt in alts(page))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_unattended_notebooks_show_pages(tmp_path):
+    """By this package's runner (papermill) and by nbconvert --execute, which also saves widget states."""
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in CELLS])
+    notebook.metadata["kernelspec"] = nb.KERNEL
+    nbformat.write(notebook, tmp_path / "in.ipynb")
+    assert nb.run(str(tmp_path / "in.ipynb"), str(tmp_path / "out.ipynb"), {}, html=str(tmp_path / "out.html")) == 0
+    executed = nbformat.read(tmp_path / "out.ipynb", as_version=4)
+    assert executed.cells[2].outputs[0]["text"] == "5 False\n"  # it had ended when the cell ended
+    readable((tmp_path / "out.html").read_text(encoding="utf-8"))
+    command = [sys.executable, "-m", "nbconvert", "--to", "html", "--execute", "--ExecutePreprocessor.startup_timeout=240"]
+    command += ["in.ipynb", "--output", "other.html"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr[-2000:]
+    readable((tmp_path / "other.html").read_text(encoding="utf-8"))
+
+
+def test_no_front_end_here():
+    assert static.cell() == "" and not static.front_end()
