@@ -222,7 +222,8 @@ def test_only_what_a_notebook_uses_changes_its_file(tmp_path):
     with open(tmp_path / "rlnlp/losses.py", "a") as file:
         file.write("# changed\n")
     after = closure.closures(tmp_path)
-    assert {name for name in after if after[name] != before[name]} == {"run", "tune", "quickstart"}
+    stages = [name for name in after if not name[0].isdigit()]  # the lessons 01 to 12 use what they like: no stage depends on them
+    assert {name for name in stages if after[name] != before[name]} == {"run", "tune", "quickstart"}
 
 
 def test_runs_wait_for_all_that_a_draw_is_made_of():
