@@ -263,3 +263,36 @@ def test_raters_who_all_agree_with_themselves_are_few_judgements():
     assert found.share == pytest.approx(2 / 3) and found.p_naive < 1e-8 and found.p > 0.2 and found.low < 0.5
     ties = a.compare(table.assign(value=table["value"] * (table["item"] % 2)))
     assert ties.ties == 180 and ties.share == pytest.approx(0.5 + 1 / 12)
+
+
+def test_judgements_that_all_agree_are_worth_as_many_as_there_are_raters():
+    """Three raters, 40 pairs, always the second: no spread to resample. Exact, 3 of 3: p = 2 / 2^3, from .025^(1/3)."""
+    table = pd.DataFrame([(i, r, 1) for i in range(40) for r in range(3)], columns=["item", "rater", "value"])
+    for sign in (1, -1):
+        found = a.compare(table.assign(value=sign))
+        assert found.share == (1 + sign) / 2 and found.p == pytest.approx(0.25) and found.p_naive < 1e-30
+        assert (found.low, found.high) == pytest.approx((0.025 ** (1 / 3), 1) if sign > 0 else (0, 1 - 0.025 ** (1 / 3)))
+    ties = a.compare(table.assign(value=0))
+    assert ties.share == 0.5 and ties.p == 1 and ties.p_naive == 1
+    assert math.isnan(a.clustered(table.assign(value=4.0)).p), "no spread, no p"
+
+
+def test_the_mixed_mean_of_a_balanced_design_is_the_analysis_of_variance():
+    """Every rater rates every item once: the REML variance of the grand mean is (MS raters + MS items - MS rest) / N."""
+    rng = np.random.default_rng(0)
+    raters, items = 6, 14
+    values = 0.4 + rng.normal(0, 0.8, (raters, 1)) + rng.normal(0, 0.6, (1, items)) + rng.normal(0, 1, (raters, items))
+    by_rater, by_item, mean = values.mean(1, keepdims=True), values.mean(0, keepdims=True), values.mean()
+    squares = [items * ((by_rater - mean) ** 2).sum() / (raters - 1), raters * ((by_item - mean) ** 2).sum() / (items - 1)]
+    rest = ((values - by_rater - by_item + mean) ** 2).sum() / ((raters - 1) * (items - 1))
+    assert min(squares) > rest, "no spread at its boundary, where REML is another thing"
+    found, error = a.mixed_mean(matrix(values)), math.sqrt((sum(squares) - rest) / values.size)
+    assert (found.estimate, found.error, found.n) == (pytest.approx(mean), pytest.approx(error, rel=1e-2), raters)
+    assert found.p == pytest.approx(2 * stats.norm.sf(abs(mean) / error), rel=0.05)
+    with pytest.raises(PreferenceError, match="two raters and two items"):
+        a.mixed_mean(matrix(values[:1]))
+
+
+def test_made_up_ratings_need_enough_raters():
+    with pytest.raises(PreferenceError, match="3 raters of each item: expected 1 to 2"):
+        a.planted({"x": 0.0}, raters=2, each=3)

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from rlnlp import config, corpus, pretrain, preference_model as learned, preferences as p, rewards
+from rlnlp import config, corpus, pretrain, preference_model as learned, preferences as p, ratings, rewards
 from rlnlp.data import DataError
 from rlnlp.preferences import Choice, Likert, Pair, Preference, PreferenceError, Text
 
@@ -52,7 +52,7 @@ def test_a_torn_last_line_is_no_rating_and_is_cut_off_by_the_next_one(tmp_path, 
         p.append(path, row)
     whole = path.read_bytes()
     with open(path, "ab") as file:
-        file.write(p._line(path, rows[2]).encode()[:-6])
+        file.write(ratings._line(path, rows[2]).encode()[:-6])
     assert p.load(path, Choice) == rows[:2]
     p.append(path, rows[2])
     assert p.load(path, Choice) == rows and path.read_bytes().startswith(whole)
