@@ -32,13 +32,6 @@ class Execute(preprocessors.Execute):
 
     gone = ""
 
-    def __init__(self, *args, **kwargs):
-        if "RLNLP_FORKSERVER" in os.environ:  # kernels that have torch already; see rlnlp/forkserver.py
-            from rlnlp.nb import _forked_kernels
-
-            kwargs["kernel_manager_class"] = _forked_kernels()
-        super().__init__(*args, **kwargs)
-
     def preprocess(self, *args, **kwargs):
         self.gone = ""
         return super().preprocess(*args, **kwargs)
@@ -88,3 +81,8 @@ c.Execute.startup_timeout = 300  # a kernel on a busy machine
 c.Execute.iopub_timeout = 30
 LATE = f"this cell did not end within {SECONDS} s and was stopped: is there a loop that never ends?"
 c.Execute.error_on_timeout = {"ename": "CellTimeoutError", "evalue": LATE, "traceback": [f"CellTimeoutError: {LATE}"]}
+
+# How a learning platform names the files in its zip, for zip_collect: ada_ps6.ipynb, ps6_ada_attempt_2026-11-20_ps6.ipynb.
+NAMED = r".*?[/_](?P<student_id>[^/_]+)_(?:attempt_[-0-9]+_)?(?P<file_id>ps\d|predictions)\.\w+$"
+c.FileNameCollectorPlugin.named_regexp = NAMED
+c.FileNameCollectorPlugin.valid_ext = [".ipynb", ".json"]  # ps6 hands in its predictions too
