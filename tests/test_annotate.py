@@ -22,6 +22,12 @@ PAIRS = [Pair(f"id-{i}", f"prompt <{i}>", f"first {i}", f"second {i}", "SECRET_O
 TEXTS = [Text(f"id-{i}", f"prompt {i}", f"text {i}", "SECRET") for i in range(3)]
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """A test answers faster than a person reads."""
+    monkeypatch.setattr(annotate, "TOO_SOON_S", 0.0)
+
+
 def typed(widget, *keys):
     """What a browser does when keys are pressed in the field: the value changes, and the widget empties it."""
     for key in keys:
@@ -102,6 +108,73 @@ def test_back_asks_again_and_the_last_answer_counts(tmp_path):
     assert annotate.pairs(PAIRS, path, "ann").place == 2
 
 
+def test_who_goes_back_is_told_what_the_answer_was(tmp_path):
+    widget = annotate.pairs(PAIRS, tmp_path / "r.jsonl", "ann")
+    for key, said in zip("120", ("1: left is better", "2: right is better", "0: no difference")):
+        typed(widget, key, "b")
+        assert f"your answer was {said}" in widget.status.value
+        typed(widget, key)
+        assert "your answer was" not in widget.status.value
+    rate = annotate.likert(TEXTS, tmp_path / "l.jsonl", "ann")
+    typed(rate, "4", "3", "b", "b")
+    assert "your answer was 4: mostly" in rate.status.value
+
+
+def test_a_double_click_and_a_held_key_count_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(annotate, "TOO_SOON_S", 30.0)
+    widget = annotate.pairs(PAIRS, tmp_path / "r.jsonl", "ann")
+    widget.controls.buttons["1"].click()
+    for _ in range(3):
+        widget.controls.buttons["1"].click()
+        typed(widget, "1")
+        assert "1 of 6 answered; not counted" in widget.status.value and widget.place == 1
+    typed(widget, "b", "0")  # nor does going back make way for it
+    assert len(p.load(tmp_path / "r.jsonl", Choice)) == 1
+    monkeypatch.setattr(annotate, "TOO_SOON_S", 0.0)
+    typed(widget, "0")
+    assert [row.chosen for row in p.checked(p.load(tmp_path / "r.jsonl", Choice))] == ["tie"]
+
+
+def test_a_click_leaves_the_keys_working(tmp_path, monkeypatch):
+    """The focus goes to the field: on a button, JupyterLab's own keys b and 0 0 make a cell and restart the kernel."""
+    sent = []
+    widget = annotate.pairs(PAIRS, tmp_path / "r.jsonl", "ann")
+    monkeypatch.setattr(widget.controls.key, "send", sent.append)
+    widget.controls.buttons["1"].click()
+    assert sent == [{"do": "focus"}]
+
+
+def test_one_rater_in_two_windows_leaves_a_file_that_can_be_used(tmp_path):
+    path = tmp_path / "r.jsonl"
+    one, two = annotate.pairs(PAIRS, path, "ann"), annotate.pairs(PAIRS, path, "ann")
+    typed(one, "1", "1")
+    typed(two, "2")
+    assert "not counted: you have answered that question in another window" in two.status.value and two.place == 2
+    typed(two, "0", "b"), typed(one, "0", "b", "2")
+    typed(two, "1")  # both went back to the third question
+    typed(two, "b", "1")
+    rows = p.checked(p.load(path, Choice), PAIRS)
+    assert len(rows) == 3 and annotate.pairs(PAIRS, path, "ann").place == 3
+
+
+def test_an_answer_that_cannot_be_kept_is_said_and_asked_again(tmp_path):
+    path = tmp_path / "r.jsonl"
+    widget = annotate.pairs(PAIRS, path, "ann")
+    typed(widget, "1")
+    kept = path.read_bytes()
+    path.unlink()
+    typed(widget, "2")
+    trouble = widget.controls.trouble
+    assert "1 of your answers are not in it any more" in trouble.value and trouble.layout.display == ""
+    assert widget.place == 1 and not path.exists()
+    path.write_bytes(kept)
+    typed(widget, "2")
+    assert len(p.load(path, Choice)) == 2 and widget.place == 2 and trouble.layout.display == "none" and not trouble.value
+    blocked = annotate.pairs(PAIRS, path / "no folder" / "r.jsonl", "ann")
+    typed(blocked, "1")
+    assert "NotADirectoryError" in blocked.controls.trouble.value and blocked.place == 0 and not blocked.ratings
+
+
 def test_the_rater_is_told_nothing_about_systems(tmp_path):
     choose, rate = annotate.pairs(PAIRS, tmp_path / "p.jsonl", "ann"), annotate.likert(TEXTS, tmp_path / "l.jsonl", "ann")
     for _ in range(7):
@@ -163,7 +236,7 @@ def test_a_file_of_something_else_is_refused(tmp_path):
     with pytest.raises(PreferenceError, match="expected one or more different ones"):
         annotate.likert(TEXTS, tmp_path / "l.jsonl", "ann", [])
     with pytest.raises(PreferenceError, match="ends in .jsonl or .csv"):
-        typed(annotate.pairs(PAIRS, tmp_path / "r.txt", "ann"), "1")
+        annotate.pairs(PAIRS, tmp_path / "r.txt", "ann")
 
 
 # in a kernel -----------------------------------------------------------------------------------------------------

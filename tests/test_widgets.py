@@ -16,7 +16,7 @@ import nbformat
 import pytest
 import torch
 
-from rlnlp import models, nb, pretrain, rollout as rollouts, samplers
+from rlnlp import experiment, models, nb, pretrain, rollout as rollouts, runs, samplers
 from rlnlp.learners import nlpo, ppo
 from rlnlp.seeds import generator
 from rlnlp.widgets import browse, explorer, live, sentence, static
@@ -77,7 +77,9 @@ def test_the_toggle_chooses_the_quantity():
     view.controls.toggle.value = "KL"
     assert 'title="KL 0.25"' in view.controls.shown.value and "reward" not in view.controls.shown.value
     assert "-0.25" in text(view.controls.shown.value) and "scale of KL" in text(view.controls.shown.value)
+    assert "token reward KL a 0 0.25 <b> 0.5 0 c -2 0" in text(view.controls.numbers.value)  # without a mouse to hover with
     page = view._repr_mimebundle_()["text/html"]  # everything, because there is nothing to press
+    assert "a 0 0.25 <b> 0.5 0" in text(page)
     assert 'title="reward -2"' in page and 'title="KL 0.25"' in page and "scale of reward" in text(page)
 
 
@@ -118,13 +120,13 @@ def test_the_table_is_the_experience(seen):
             torch.testing.assert_close(torch.tensor(found.table[name].to_numpy()), value, atol=1e-5, rtol=1e-4)
 
 
-def reference_logprobs(model, experience, row):
-    """Probabilities of an episode's tokens at temperature 0.7, by the model's own forward."""
+def reference_logprobs(model, experience, row, temperature=0.7):
+    """Probabilities of an episode's tokens, by the model's own forward."""
     rollout, mask = experience.rollout, experience.rollout.mask[row]
     prompt, response = rollout.prompts.ids[row][rollout.prompts.mask[row]], rollout.responses[row][mask]
     with torch.no_grad():
         logits = model(input_ids=torch.cat([prompt, response]).unsqueeze(0)).logits[0, len(prompt) - 1 : -1]
-    return (logits / 0.7).softmax(-1).gather(1, response.unsqueeze(1)).squeeze(1)
+    return (logits / temperature).softmax(-1).gather(1, response.unsqueeze(1)).squeeze(1)
 
 
 def test_stepping_through_tokens_and_episodes(seen):
@@ -222,6 +224,47 @@ def test_a_rule_of_your_own_is_on_the_menu(seen, monkeypatch):
     assert "1 of" in at.status.value and "survive picky" in at.status.value
     at.value.value = 0.1
     assert "expected at least 0.5" in at.status.value
+
+
+@pytest.mark.parametrize("kind", ["causal", "encoder-decoder"])
+def test_each_models_tokens_and_what_nlpo_cut(kind, prompts, tokenizer):
+    """Ragged prompts, a minimum length, a temperature: what the table says is what `rollout.sample` recorded."""
+    config = nlpo.Config(**SETTINGS, temperature=0.7, min_new_tokens=3, mask_top_p=0.5)
+    state = nlpo.init(tiny.MAKE[kind](len(tokenizer)), config, seed=0)
+    for _ in range(2):  # three different models
+        models.sync(state.mask_model, state.policy)
+        ppo.update(state, nlpo.collect(state, prompts, score, config), config)
+    seen = nlpo.collect(state, prompts, score, config)
+    views = {"policy": state.policy, "reference": state.reference, "mask model": state.mask_model}
+    for row in range(4):
+        found, mask = explorer.look(seen, row, tokenizer, views), seen.rollout.mask[row]
+        mine = found.logits["policy"].masked_fill(~found.sampled, -torch.inf).log_softmax(-1)
+        taken = mine.gather(1, found.ids.unsqueeze(1)).squeeze(1)
+        torch.testing.assert_close(taken, seen.rollout.behavior_logprobs[row][mask], atol=1e-4, rtol=1e-3)
+        allowed = explorer.survivors(samplers.top_p(0.5), found.logits["mask model"], found.ids)
+        assert (allowed == found.sampled).float().mean() > 0.9999 and not found.sampled.all() and found.moved < 1e-3
+        assert found.table["policy"].tolist() != found.table["mask model"].tolist() != found.table["reference"].tolist()
+    page = text(explorer.explore(seen, tokenizer, *views.values())._repr_mimebundle_()["text/html"])
+    assert "encoder" not in page and "mask model, p" in page and "has moved" not in page
+
+
+def test_it_says_when_the_policy_has_been_trained_since(seen):
+    experience, tokenizer, policy, reference = seen
+    assert "The policy is not the one" not in explorer.explore(*seen).controls.table.value
+    later = explorer.explore(experience, tokenizer, reference, reference)  # another model in its place
+    moved = (reference_logprobs(reference, experience, 0, 1.0).log() - experience.rollout.logprobs[0][experience.rollout.mask[0]]).abs().max()
+    assert f"has moved by up to {moved:.2g} nats" in text(later.controls.table.value)
+
+
+def test_an_error_in_a_callback_is_shown(seen, monkeypatch):
+    """ipywidgets would send it to a log that nobody has open."""
+    at = explorer.explore(*seen).controls
+    with monkeypatch.context() as broken:
+        broken.setattr(explorer, "bars", lambda *_: 1 / 0)
+        at.token.value = 2
+    assert "ZeroDivisionError" in at.trouble.value and "Traceback" in at.trouble.value and at.trouble.layout.display == ""
+    at.forward.click()
+    assert at.trouble.layout.display == "none" and "token 3 (0 to" in at.status.value
 
 
 def test_the_explorer_on_paper(seen):
@@ -350,6 +393,69 @@ def test_unattended_an_error_is_raised():
         live.run(learner.train, {}, None, score, None, None)
 
 
+LEARNERS = sorted(path.stem for path in (ROOT / "rlnlp" / "learners").glob("[!_]*.py"))
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_learner_can_be_watched(name, policy, prompts, tokenizer):
+    learner = experiment.learner(name)
+    wanted = {"updates": 2, "max_new_tokens": 6} if name != "best_of_n" else {"max_new_tokens": 6}
+    needed = {"dropout": {"mode": "same"}, "mismatch": {"breaks": ["scoring"]}}.get(name, {})
+    config = learner.Config(**wanted, **needed)
+    extra = {"tokenizer": tokenizer} if name == "supervised" else {}
+    state = learner.init(copy.deepcopy(policy), config, seed=0, **extra)
+    view = live.run(learner.train, state, prompts, score, config, tokenizer, background=True)
+    rows = view.wait(240)
+    page = view._repr_mimebundle_()["text/html"]
+    assert not view.controls.trouble.value
+    if name == "best_of_n":
+        assert rows == [] and "nothing to train: the config asks for 0 updates" in page
+        return
+    assert [row["update"] for row in rows] == [1, 2] and "finished: 2 updates" in page and len(alts(page)) == 1
+    first, second = re.findall(r"(\S+) (\S+) at first", alts(page)[0])
+    assert first[0] == ("objective/score" if "objective/score" in rows[0] else list(rows[0])[1]) and second[0] != first[0]
+    assert first[1] == f"{rows[0][first[0]]:.3g}"
+    assert len(view.samples) == (0 if name == "supervised" else 3) and ("no samples" in page) == (name == "supervised")
+
+
+def test_a_state_that_is_done_says_so(policy, tokenizer, prompts):
+    given = training(policy, tokenizer, prompts, updates=1)
+    live.run(ppo.train, *given)
+    page = live.run(ppo.train, *given)._repr_mimebundle_()["text/html"]
+    assert "nothing left to train: the state has done 1 updates; make a new one with init" in page
+
+
+def test_what_cannot_be_drawn_does_not_end_training(monkeypatch):
+    learner = Stepwise()
+    monkeypatch.setattr(live, "curves", lambda *_: 1 / 0)
+    learner.may.release(4)
+    view = live.run(learner.train, {}, None, score, None, None, background=True)
+    until(lambda: len(view.rows) == 4)
+    assert view.alive and "ZeroDivisionError" in view.controls.trouble.value
+    learner.fails = True
+    learner.may.release()
+    with pytest.raises(ppo.Diverged):
+        view.wait(60)
+
+
+def test_nothing_that_a_click_says_stands_after_the_last_line(monkeypatch):
+    """A click while the last picture is drawn: the run is over, whatever its thread still does."""
+    slow, drawing, may = live.Live._draw, threading.Event(), threading.Event()
+
+    def draw(self):
+        drawing.set()
+        may.wait(60)
+        slow(self)
+
+    monkeypatch.setattr(live.Live, "_draw", draw)
+    view = live.run(lambda *_: (row for row in ()), {}, None, score, None, None, background=True)
+    assert drawing.wait(60)
+    view.stop(), view.pause()
+    may.set()
+    view.join(60)
+    assert "nothing left to train" in view.controls.status.value
+
+
 def test_a_second_run_of_a_state_ends_the_first():
     first, second, state = Stepwise(), Stepwise(), {}
     one = live.run(first.train, state, None, score, None, None, background=True)
@@ -442,6 +548,34 @@ def test_more_than_eight_runs_and_a_broken_one(tmp_path):
     choose(at, *(f"ppo_{i}" for i in range(9)))
     assert "only the first 8 of the 9 chosen" in at.shown.value and "ppo_8 objective" not in alts(at.shown.value)[0]
     assert "ppo_bad cannot be read" in at.shown.value and "no column split" in at.shown.value
+
+
+def test_seeds_that_ended_early_and_runs_of_other_seeds_are_named(tmp_path):
+    write_run(tmp_path, "ppo_a", 0.2)
+    write_run(tmp_path, "ppo_b", 0.3, seeds=(1, 2))
+    path = tmp_path / "ppo_a" / "curves.csv"
+    runs.write_table(path, [row for row in runs.read_table(path) if not (row["seed"] == 2 and row["update"] > 1)])
+    at = browse.runs(tmp_path, tmp_path / "none").controls
+    assert "ppo_a ended early in seed 2 after update 1" in text(at.shown.value)
+    assert "n = 3, 2 seeds (ppo_a, ppo_b)" in alts(at.shown.value)[0]
+    at.view.value = "frontier"
+    assert "n = 3, 2 seeds (ppo_a, ppo_b)" in alts(at.shown.value)[0]
+    choose(at, "ppo_b")
+    assert ", n = 2 seeds, decoding" in alts(at.shown.value)[0]
+
+
+def test_a_name_is_found_in_any_case_and_one_torn_file_hides_one_run(tmp_path):
+    write_run(tmp_path, "ppo_a", 0.2)
+    write_run(tmp_path, "nlpo_b", 0.3)
+    with open(tmp_path / "ppo_a" / "samples.jsonl", "a") as file:
+        file.write('{"torn')
+    at = browse.runs(tmp_path, tmp_path / "none").controls
+    at.view.value = "samples"
+    words = text(at.shown.value)
+    assert "nlpo_b says 0 at 1" in words and "ppo_a cannot be read" in words and "samples.jsonl" in words
+    choose(at)
+    at.name.value = "NLPO"
+    assert [box.description for box in at.column.children] == ["nlpo_b"]
 
 
 # in a kernel ---------------------------------------------------------------------------------------------------------

@@ -81,14 +81,15 @@ def runs(folder: str | Path = "runs", reports: str | Path = "reports/mini") -> s
     seed = widgets.Dropdown(description="seed", tooltip="whose texts")
     first = widgets.IntSlider(1, 1, 1, description="prompt", continuous_update=False)
     again = widgets.Button(description="look again", icon="refresh", tooltip="read the folders again")
-    shown = widgets.HTML()
+    shown, trouble = widgets.HTML(), static.Trouble()
     belongs = {"curves": [metric], "frontier": [gain, cost, decoding], "samples": [seed, first]}
 
     def chosen() -> list[str]:
         return [condition for condition, box in boxes.items() if box.value]
 
     def list_boxes(*_) -> None:
-        column.children = [box for condition, box in boxes.items() if box.value or name.value.strip() in condition]
+        wanted = name.value.strip().lower()
+        column.children = [box for condition, box in boxes.items() if box.value or wanted in condition.lower()]
 
     def body(which: str) -> str:
         found, names = state["found"], chosen()
@@ -126,7 +127,7 @@ def runs(folder: str | Path = "runs", reports: str | Path = "reports/mini") -> s
             boxes[c] = old.get(c) or widgets.Checkbox(indent=False, layout={"width": "auto"}, tooltip=f"show {c}")
             boxes[c].description, boxes[c].value = label, c in start
             if c not in old:
-                boxes[c].observe(show, "value")
+                boxes[c].observe(trouble.guard(show), "value")
         list_boxes()
         table = found.per_seed
         if len(table):
@@ -148,15 +149,16 @@ def runs(folder: str | Path = "runs", reports: str | Path = "reports/mini") -> s
     def page() -> str:
         return body("frontier") if not state["found"].folders else "".join(body(which) for which in VIEWS)
 
-    again.on_click(look_again)
-    name.observe(list_boxes, "value")
+    again.on_click(trouble.guard(look_again))
+    name.observe(trouble.guard(list_boxes), "value")
     for control in (view, metric, gain, cost, decoding, seed, first):
-        control.observe(show, "value")
+        control.observe(trouble.guard(show), "value")
     fill()
-    children = [widgets.HBox([widgets.VBox([name, column]), widgets.VBox([view, *sum(belongs.values(), []), again])]), shown]
+    choices = static.row(widgets.VBox([name, column]), widgets.VBox([view, *sum(belongs.values(), []), again]))
+    children = [choices, trouble, shown]
     return static.View(
         children, page, f"run browser: {len(state['found'].conditions)} finished runs", boxes=boxes, name=name, column=column,
-        view=view, metric=metric, gain=gain, cost=cost, decoding=decoding, seed=seed, first=first, again=again, shown=shown,
+        view=view, metric=metric, gain=gain, cost=cost, decoding=decoding, seed=seed, first=first, again=again, shown=shown, trouble=trouble,
     )  # fmt: skip
 
 
@@ -171,9 +173,10 @@ def nothing(folder: str | Path, reports: str | Path) -> str:
     )
 
 
-def curve_figure(grids: dict[str, dict[str, pd.DataFrame]], metrics: list[str], n: int) -> Figure:
-    """Metrics against updates, a panel each; grids: metric -> condition -> table [update x seed], n seeds."""
+def curve_figure(grids: dict[str, dict[str, pd.DataFrame]], metrics: list[str]) -> Figure:
+    """Metrics against updates, a panel each; grids: metric -> condition -> table [update x seed], empty where a seed had ended."""
     figure, axes = static.panels(len(metrics), 4.6 * len(metrics), 3.4)
+    n = _number({name: grid.shape[1] for arms in grids.values() for name, grid in arms.items()})
     said, names = [], list(dict.fromkeys(name for arms in grids.values() for name in arms))
     for axis, metric in zip(axes, metrics):
         for name, grid in grids[metric].items():
@@ -186,14 +189,15 @@ def curve_figure(grids: dict[str, dict[str, pd.DataFrame]], metrics: list[str], 
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
     lines = {label: line for axis in axes for line, label in zip(*axis.get_legend_handles_labels())}
     figure.legend(lines.values(), lines.keys(), loc="outside upper center", ncols=min(4, len(lines)), frameon=False, fontsize=9)
-    figures.caption(figure, f"Line: mean of n = {n} seeds.{' Band: 95 % interval.' if n >= 3 else ''}")
-    return figures.alt_text(figure, f"Learning curves, n = {n} seeds: {'; '.join(said)}.")
+    banded = any(grid.shape[1] >= 3 for arms in grids.values() for grid in arms.values())
+    figures.caption(figure, f"Line: mean of {n}.{' Band: 95 % interval.' if banded else ''}")
+    return figures.alt_text(figure, f"Learning curves, {n}: {'; '.join(said)}.")
 
 
 def frontier_figure(table: pd.DataFrame, names: list[str], gain: str, cost: str, decoding: str) -> Figure:
     """Gain against cost on the test prompts: small points are seeds, large ones their mean. table: per_seed rows."""
     figure, (axis,) = static.panels(1, 8.4, 4.2)
-    said, n = [], table.seed.nunique()
+    said, n = [], _number({name: table[table.condition == name].seed.nunique() for name in names})
     for look, name in enumerate(names):
         rows = table[table.condition == name]
         marks = {"color": COLORS[look], "marker": MARKERS[look], "linewidths": 0}
@@ -202,8 +206,16 @@ def frontier_figure(table: pd.DataFrame, names: list[str], gain: str, cost: str,
         said.append(f"{name} {gain} {rows[gain].mean():.3f} at {cost} {rows[cost].mean():.3f}")
     axis.set(xlabel=LABELS.get(cost, cost).replace("\n", " "), ylabel=LABELS.get(gain, gain).replace("\n", " "))
     axis.legend(frameon=False, fontsize=9, loc="center left", bbox_to_anchor=(1.01, 0.5))
-    figures.caption(figure, f"Decoding: {decoding}. Small points: n = {n} seeds; large: their mean. Up: more gain; right: more cost.")
-    return figures.alt_text(figure, f"{gain} against {cost}, n = {n} seeds, decoding {decoding}: {'; '.join(said)}.")
+    figures.caption(figure, f"Decoding: {decoding}. Small points: {n}; large: their mean. Up: more gain; right: more cost.")
+    return figures.alt_text(figure, f"{gain} against {cost}, {n}, decoding {decoding}: {'; '.join(said)}.")
+
+
+def _number(seeds: dict[str, int]) -> str:
+    """How many seeds, of each condition where they differ."""
+    counts = set(seeds.values())
+    if len(counts) == 1:
+        return f"n = {counts.pop()} seeds"
+    return f"n = {', '.join(str(n) for n in seeds.values())} seeds ({', '.join(seeds)})"
 
 
 def _curves(found: Found, names: list[str], metric: str | None) -> str:
@@ -216,8 +228,10 @@ def _curves(found: Found, names: list[str], metric: str | None) -> str:
     grids = {
         m: {name: rows.pivot(index="update", columns="seed", values=m) for name, rows in here.items() if m in rows} for m in metrics
     }
-    n = max(grid.shape[1] for arms in grids.values() for grid in arms.values())
-    return static.picture(curve_figure(grids, metrics, n)) + note
+    for name, grid in grids[metrics[0]].items():  # a mean over the seeds that are left is another thing than the mean before
+        if early := [f"{s} after update {grid[s].last_valid_index()}" for s in grid if pd.isna(grid[s].iloc[-1])]:
+            note += static.say(f"{name} ended early in seed {', '.join(early)}: from there its line is the mean of the other seeds")
+    return static.picture(curve_figure(grids, metrics)) + note
 
 
 def _frontier(table: pd.DataFrame, names: list[str], gain: str | None, cost: str | None, decoding: str) -> str:
@@ -244,7 +258,8 @@ def _samples(found: Found, names: list[str], seed: int, first: int) -> str:
         return _lacking(lacking, found, "samples")
     about = f"seed {seed}, prompts {first} to {first + len(shown) - 1} of {len(rows)}, plain decoding; in brackets: the score"
     there = [name for name in names if name not in lacking]
-    return static.say(about) + tables.side_by_side(shown, ["prompt", *there]) + _lacking(lacking, found, "samples")
+    rows_of = [[row.get(title, "not run") for title in ("prompt", *there)] for row in shown]
+    return static.say(about) + static.table(["prompt", *there], rows_of) + _lacking(lacking, found, "samples")
 
 
 def _lacking(names: list[str], found: Found, what: str) -> str:
@@ -273,7 +288,11 @@ def _read(found: Found, condition: str, name: str) -> list[dict]:
     path = found.folders.get(condition, Path("nowhere")) / name
     if not path.is_file():
         return []
-    return _parsed(path, path.stat().st_mtime_ns)
+    try:
+        return _parsed(path, path.stat().st_mtime_ns)
+    except ValueError as error:  # of one run: the others can still be looked at
+        found.problems[condition] = f"{path}: {error}"
+        return []
 
 
 @lru_cache(maxsize=512)

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 LIKELIEST = 20  # bars
 AROUND = 4  # rows of the table before and after the token
+MOVED = 0.01  # nats: above rounding, of half-precision models too
+NOTE = "p: each model's own probability, before a sampler cuts. The learner's numbers: value, of the text before the token; reward; KL, nats; advantage."
 MASSES = [i / 20 for i in range(1, 21)]
 SMALL = [0, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3]
 VALUES = {  # of each rule: where its slider can stand, and where it starts; a rule of your own gets the masses
@@ -39,13 +41,15 @@ SAMPLED = "as sampled"  # the tokens that could be chosen when the episode was w
 
 @dataclass(frozen=True)
 class Episode:
-    """One response of n tokens: ids [n]; logits: model -> [n, V], as they were sampled from; table: a row per token."""
+    """One response of n tokens: ids [n]; logits: model -> [n, V], tempered, EOS blocked early, nothing cut; table: a row per
+    token; moved: the largest change of a token's log-probability since the policy wrote it, nats."""
 
     ids: Tensor
     words: list[str]
     logits: dict[str, Tensor]
     table: pd.DataFrame
     sampled: Tensor | None  # [n, V] bool; None = every token could be chosen
+    moved: float
 
 
 def explore(
@@ -57,7 +61,8 @@ def explore(
 ) -> static.View:
     """Step through the episodes of an experience, token by token, and try samplers on what the models say there.
 
-    Probabilities are those of the models as they are now, tempered and with EOS blocked as the rollout was; values,
+    Probabilities are those of the models as they are now (the view says so where the policy has been trained since), tempered
+    and with EOS blocked as the rollout was; values,
     rewards, KL and advantages are the experience's. The sampler's rule is applied to the model you choose (NLPO: the mask
     model), to the whole vocabulary; what survives is counted, and weighed by the policy. Episodes and tokens count from 0,
     like the tensors' rows and columns. Raises ValueError for an empty experience.
@@ -76,7 +81,7 @@ def explore(
     rule = widgets.Dropdown(options=rules, value="top_p", description="sampler", tooltip="the rule that cuts tokens")
     value = widgets.SelectionSlider(description="its value", tooltip="the rule's one number", **_options("top_p"), **slow)
     source = widgets.Dropdown(options=list(views), description="applied to", tooltip="the model whose tokens the rule cuts")
-    status, bar_chart, table = widgets.HTML(), widgets.HTML(), widgets.HTML()
+    status, bar_chart, table, trouble = widgets.HTML(), widgets.HTML(), widgets.HTML(), static.Trouble()
     drawn, setting = [None], [False]  # what is on the screen; whether a control is being set by another one
 
     def cut(seen: Episode) -> tuple[Tensor, str]:
@@ -90,15 +95,16 @@ def explore(
         now = (episode.value, token.value, rule.value, value.value, source.value)
         if setting[0] or now == drawn[0]:
             return
-        drawn[0], seen, trouble = now, looked(episode.value), ""
+        seen, refused = looked(episode.value), ""
         try:
             allowed, name = cut(seen)
         except ValueError as error:  # a rule that cannot use this number says why
-            allowed, name, trouble = torch.ones_like(seen.logits["policy"], dtype=torch.bool), "without a rule", str(error)
+            allowed, name, refused = torch.ones_like(seen.logits["policy"], dtype=torch.bool), "without a rule", str(error)
         line = describe(seen, token.value, allowed, name)
-        status.value = static.say(line, trouble)
+        status.value = static.say(line, refused)
         bar_chart.value = static.picture(bars(seen, token.value, allowed, tokenizer, name))
         table.value = _text(experience, episode.value, seen, token.value) + _table(seen, allowed, token.value, AROUND)
+        drawn[0] = now
 
     def change_episode(*_) -> None:
         setting[0] = True
@@ -122,15 +128,15 @@ def explore(
 
     back.on_click(lambda _: setattr(token, "value", max(token.value - 1, 0)))
     forward.on_click(lambda _: setattr(token, "value", min(token.value + 1, token.max)))
-    episode.observe(change_episode, "value")
-    rule.observe(change_rule, "value")
+    episode.observe(trouble.guard(change_episode), "value")
+    rule.observe(trouble.guard(change_rule), "value")
     for control in (token, value, source):
-        control.observe(show, "value")
+        control.observe(trouble.guard(show), "value")
     show()
-    children = [widgets.HBox([episode, token, back, forward]), widgets.HBox([rule, value, source]), status, bar_chart, table]
+    children = [static.row(episode, token, back, forward), static.row(rule, value, source), trouble, status, bar_chart, table]
     return static.View(
         children, page, f"token explorer: {len(experience)} episodes", episode=episode, token=token, back=back, forward=forward,
-        rule=rule, value=value, source=source, status=status, bars=bar_chart, table=table,
+        rule=rule, value=value, source=source, status=status, bars=bar_chart, table=table, trouble=trouble,
     )  # fmt: skip
 
 
@@ -140,20 +146,23 @@ def look(experience: Experience, row: int, tokenizer, views: dict[str, PreTraine
     one = take(experience, torch.tensor([row]))
     mask = one.rollout.mask
     ids, steps = one.rollout.responses[mask], mask.nonzero()[:, 1]
-    logits = {}
+    logits, moved = {}, 0.0
     for name, model in views.items():
         training = model.training
         model.eval()
         raw = models.head(model, models.hidden_states(model, rollouts.trim(one.rollout))[0, : len(ids)]).float()
         model.train(training)
         logits[name] = models.restrict(raw, one.rollout.sampling, steps, None).cpu()
+        then = one.rollout.logprobs[mask]
+        if name == "policy" and then.any():  # references that were never sampled have zeros
+            moved = float((models.chosen_logprobs(raw, ids) - then).abs().max())
     ids = ids.cpu()
     words = [static.word(tokenizer, i) for i in ids.tolist()]
     columns = {name: at.softmax(-1).gather(1, ids.unsqueeze(1)).squeeze(1) for name, at in logits.items()}
     columns |= {"value": one.values[mask], "reward": one.rewards[mask], "KL": one.kl[mask], "advantage": one.advantages[mask]}
     table = pd.DataFrame({name: column.cpu().numpy() for name, column in columns.items()}, index=words)
     sampled = None if one.rollout.allowed is None else one.rollout.allowed.unpack(mask).cpu()
-    return Episode(ids, words, logits, table, sampled)
+    return Episode(ids, words, logits, table, sampled, moved)
 
 
 def survivors(rule: samplers.Sampler, logits: Tensor, tokens: Tensor) -> Tensor:
@@ -209,7 +218,13 @@ def _text(experience: Experience, row: int, seen: Episode, t: int) -> str:
     frame = '<span aria-current="true" style="border:2px solid currentColor;border-radius:3px;padding:0 2px;font-weight:bold">'
     words = [f"{frame}{html.escape(w)}</span>" if i == t else html.escape(w) for i, w in enumerate(seen.words)]
     prompt = html.escape(experience.rollout.prompts.texts[row])
-    return f'<p style="line-height:1.7">episode {row}, score {experience.scores[row]:.3f}: <i>{prompt}</i> » {" ".join(words)}</p>'
+    text = f'<p style="line-height:1.7">episode {row}, score {experience.scores[row]:.3f}: <i>{prompt}</i> » {" ".join(words)}</p>'
+    if seen.moved < MOVED:
+        return text
+    return text + (
+        f'<p style="line-height:1.5">The policy is not the one that wrote this episode any more: its log-probability of a token '
+        f"here has moved by up to {seen.moved:.2g} nats. KL, values, rewards and advantages are from then.</p>"
+    )
 
 
 def _table(seen: Episode, allowed: Tensor, t: int, around: int) -> str:
@@ -219,4 +234,4 @@ def _table(seen: Episode, allowed: Tensor, t: int, around: int) -> str:
         kept = "survives" if allowed[i, seen.ids[i]] else "cut"
         rows.append([str(i), seen.words[i], *(f"{round(float(v), 3) + 0.0:.3f}" for v in seen.table.iloc[i]), kept])  # no -0.000
     chances = [f"{name}, p" if name in seen.logits else name for name in seen.table]
-    return static.table(["", "token", *chances, "under the sampler"], rows, mark=t - first)
+    return static.table(["", "token", *chances, "under the sampler"], rows, mark=t - first) + f'<p style="line-height:1.5"><small>{NOTE}</small></p>'

@@ -52,8 +52,9 @@ class Live(static.View):
         self.state, self.rows, self.error = state, [], None
         self.cell, self.samples = static.cell(), []
         self._updates, self._tokenizer, self._seen, self._drawn = updates, tokenizer, None, 0.0
-        self._thread, self._shown, self._line, self._trouble = None, False, "starting", ""
+        self._thread, self._over, self._shown, self._line, self._trouble = None, False, False, "starting", ""
         self._filling = False  # whether the menu of metrics is being filled, not used
+        self._saying = threading.RLock()  # a click may come in another thread than training's
         self._go, self._stop = threading.Event(), threading.Event()
         self._go.set()
         pause = widgets.Button(description="pause", icon="pause", tooltip="wait once the update that is running is done")
@@ -61,21 +62,22 @@ class Live(static.View):
         stop = widgets.Button(description="stop", icon="stop", tooltip="end after this update; the state stays usable")
         metric = widgets.Dropdown(options=[SECOND], description="curve", tooltip="the metric drawn on the right")
         status, curves, samples = widgets.HTML(static.say(self._line)), widgets.HTML(), widgets.HTML()
+        trouble = static.Trouble()
         pause.on_click(lambda _: self.pause())
         resume.on_click(lambda _: self.resume())
         stop.on_click(lambda _: self.stop())
-        metric.observe(lambda _: self._filling or self._draw_curves(), "value")
-        children = [widgets.HBox([pause, resume, stop, metric]), status, curves, samples]
+        metric.observe(trouble.guard(lambda _: self._filling or self._draw_curves()), "value")
+        children = [static.row(pause, resume, stop, metric), status, trouble, curves, samples]
         super().__init__(
             children, self._page, "a training run", pause=pause, resume=resume, stop=stop, metric=metric, status=status,
-            curves=curves, samples=samples,
+            curves=curves, samples=samples, trouble=trouble,
         )  # fmt: skip
 
     def start(self, steps_of: Callable, score: Callable, background: bool) -> None:
         """Train; `steps_of` is given the score to use, which remembers the rollouts that it scored."""
         if not background:
             try:
-                self._follow(steps_of, score)
+                self._line = self._follow(steps_of, score)
             finally:
                 self._draw()
             return
@@ -84,13 +86,14 @@ class Live(static.View):
         def work() -> None:
             torch.set_num_threads(threads)
             try:
-                self._follow(steps_of, score)
+                last = self._follow(steps_of, score)
             except BaseException as error:  # shown in the view and raised by wait(); there is nobody to raise it to here
                 self.error, self._trouble = error, "".join(traceback.format_exception(error))
-                self._line = f"failed in update {len(self.rows) + 1}: {type(error).__name__}: {error}"
-            finally:
-                _running.remove(self)
-                self._end()
+                last = f"failed in update {len(self.rows) + 1}: {type(error).__name__}: {error}"
+            with self._saying:  # what a click says cannot replace it any more
+                self._line, self._over = last, True
+            _running.remove(self)
+            self._end()
 
         _running.append(self)
         self._thread = threading.Thread(target=work, name="rlnlp live run", daemon=True)
@@ -98,27 +101,30 @@ class Live(static.View):
 
     def pause(self) -> None:
         """Wait after the update that is running."""
-        if self.alive:
-            self._say("pausing: the update that is running will be the last one for now")
-            self._go.clear()  # after the line: training says itself when it has paused
+        with self._saying:
+            if self.alive:
+                self._say("pausing: the update that is running will be the last one for now")
+                self._go.clear()  # after the line: training says itself when it has paused
 
     def resume(self) -> None:
         """Go on after a pause."""
-        if self.alive and not self._go.is_set():
-            self._say("going on")
-            self._go.set()
+        with self._saying:
+            if self.alive and not self._go.is_set():
+                self._say("going on")
+                self._go.set()
 
     def stop(self) -> None:
         """End after the update that is running (at once, in a pause). The state can be used, and trained further."""
-        if self.alive:
-            self._say("stopping: the update that is running will be the last one")
-            self._stop.set()
-            self._go.set()
+        with self._saying:
+            if self.alive:
+                self._say("stopping: the update that is running will be the last one")
+                self._stop.set()
+                self._go.set()
 
     @property
     def alive(self) -> bool:
         """Whether training goes on in the background, paused or not."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._thread is not None and self._thread.is_alive() and not self._over
 
     def join(self, seconds: float | None = None) -> None:
         """Wait for the end, at most so long, without raising what went wrong."""
@@ -132,7 +138,9 @@ class Live(static.View):
             raise self.error
         return self.rows
 
-    def _follow(self, steps_of: Callable, score: Callable) -> None:
+    def _follow(self, steps_of: Callable, score: Callable) -> str:
+        """Train; how it ended."""
+
         def watched(rollout: Rollout):
             found = score(rollout)
             self._seen = rollout, found[0]
@@ -148,9 +156,12 @@ class Live(static.View):
                     self._say(f"paused after update {self._at}")
                     self._go.wait()
                 if self._stop.is_set():
-                    self._line = f"stopped after update {self._at}; the state is as that update left it"
-                    return
-        self._line = f"finished: {len(self.rows)} updates"
+                    return f"stopped after update {self._at}; the state is as that update left it"
+        if self.rows:
+            return f"finished: {len(self.rows)} updates"
+        if self._updates == 0:
+            return "nothing to train: the config asks for 0 updates"
+        return f"nothing left to train: the state has done {getattr(self.state, 'update', 0)} updates; make a new one with init"
 
     @property
     def _at(self) -> int:
@@ -168,12 +179,14 @@ class Live(static.View):
         self.controls.status.value = static.say(line, self._trouble)
 
     def _draw(self) -> None:
-        """Everything anew."""
+        """Everything anew. What cannot be drawn is said, and training goes on."""
         self._drawn = time.monotonic()
         self._say(self._line)
+        self.controls.trouble.guard(self._fill)()
+
+    def _fill(self) -> None:
         if self.rows:
-            names = [n for n in self.rows[-1] if n != "update"]
-            metric = self.controls.metric
+            names, metric = _names(self.rows), self.controls.metric
             if list(metric.options) != names:
                 wanted = metric.value if metric.value in names else names[-1]
                 self._filling = True
@@ -182,9 +195,11 @@ class Live(static.View):
             self._draw_curves()
         if self._seen is not None:
             self.samples = samples(*self._seen, self._tokenizer)
-            self.controls.samples.value = "<b>Samples of the last update</b>" + tables.side_by_side(
-                self.samples, ["prompt", "response", "score"]
+            self.controls.samples.value = "<b>Samples of the last update</b>" + static.table(
+                ["prompt", "response", "score"], [list(sample.values()) for sample in self.samples]
             )
+        elif self.rows:
+            self.controls.samples.value = static.say("no samples: this learner scores none")
 
     def _draw_curves(self) -> None:
         if self.rows:
@@ -201,7 +216,7 @@ class Live(static.View):
 
 def curves(rows: list[dict[str, Any]], second: str):
     """Two metrics of one run against its updates; the first is the score where there is one."""
-    first = FIRST if FIRST in rows[-1] else next(name for name in rows[-1] if name != "update")
+    first = FIRST if FIRST in rows[-1] else _names(rows)[0]
     figure, axes = static.panels(2, 8.4, 2.7)
     at, said = [row.get("update", i) for i, row in enumerate(rows, 1)], []
     for axis, name, color in zip(axes, (first, second), ("#0072B2", "#D55E00")):
@@ -212,6 +227,11 @@ def curves(rows: list[dict[str, Any]], second: str):
         axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         said.append(f"{name} {values[0]:.3g} at first, {values[-1]:.3g} at last")
     return figures.alt_text(figure, f"Curves of {len(rows)} updates of one run: {'; '.join(said)}.")
+
+
+def _names(rows: list[dict[str, Any]]) -> list[str]:
+    """The metrics that can be drawn."""
+    return [name for name, value in rows[-1].items() if name != "update" and isinstance(value, int | float)]
 
 
 def samples(rollout: Rollout, scores: torch.Tensor, tokenizer) -> list[dict[str, str]]:

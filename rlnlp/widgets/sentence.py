@@ -18,7 +18,8 @@ from . import static
 def coloured(tokens: Sequence[str], quantities: Mapping[str, Sequence[float]]) -> static.View:
     """The tokens on colours that show one number each; buttons choose which number.
 
-    tokens: T strings; quantities: name -> T numbers. Red is above zero, blue below; hover over a token for its number.
+    tokens: T strings; quantities: name -> T numbers. Red is above zero, blue below; hover over a token for its number, or
+    open the table under the text (Tab to it, then Enter), which has them all.
     Raises ValueError where there is no quantity, lengths differ or a number is not finite (with the name).
     """
     if not quantities:
@@ -31,7 +32,13 @@ def coloured(tokens: Sequence[str], quantities: Mapping[str, Sequence[float]]) -
     shown = widgets.HTML(pages[toggle.value])
     toggle.observe(lambda change: setattr(shown, "value", pages[change.new]), "value")
     summary = f"{len(tokens)} tokens coloured by {', '.join(pages)}"
-    return static.View([toggle, shown], lambda: "".join(pages.values()), summary, toggle=toggle, shown=shown)
+    rows = [[token, *(f"{float(v):.3g}" for v in values)] for token, *values in zip(tokens, *quantities.values())]
+    numbers = widgets.HTML(f"<details><summary>all numbers</summary>{static.table(['token', *pages], rows)}</details>")
+
+    def page() -> str:
+        return "".join(pages.values()) + numbers.value
+
+    return static.View([toggle, shown, numbers], page, summary, toggle=toggle, shown=shown, numbers=numbers)
 
 
 def _page(tokens: Sequence[str], values: list[float], name: str) -> str:

@@ -11,6 +11,7 @@ import base64
 import html
 import io
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 
@@ -56,6 +57,32 @@ class View(widgets.VBox):
         return {**super()._repr_mimebundle_(), **page} if self.attended else page
 
 
+class Trouble(widgets.HTML):
+    """Where an error in a callback is shown. Nobody sees it otherwise: JupyterLab puts it into a log that is closed."""
+
+    def __init__(self):
+        super().__init__(layout={"display": "none"})
+
+    def guard(self, callback: Callable) -> Callable:
+        """The callback; what it raises is shown here until it works again."""
+
+        def guarded(*args) -> None:
+            try:
+                callback(*args)
+            except Exception as error:
+                self.value = say(f"{type(error).__name__}: {error}", "".join(traceback.format_exception(error)))
+                self.layout.display = ""
+            else:
+                self.value, self.layout.display = "", "none"
+
+        return guarded
+
+
+def row(*children: widgets.Widget) -> widgets.HBox:
+    """Controls side by side, on more lines where the window is narrow."""
+    return widgets.HBox(children, layout={"flex_flow": "row wrap"})
+
+
 def picture(figure: Figure) -> str:
     """A figure as an HTML image whose alt text is the figure's label."""
     out = io.BytesIO()
@@ -81,7 +108,7 @@ def panels(count: int, width: float = 8.0, height: float = 2.8) -> tuple[Figure,
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], mark: int | None = None) -> str:
     """An HTML table of text; `mark`: the row that is pointed at, in bold, on a colour and announced as the current one."""
-    left = "text-align:left;padding:1px 8px"
+    left = "text-align:left;vertical-align:top;white-space:normal;overflow-wrap:anywhere;line-height:1.5;padding:1px 8px"
     lines = ["<tr>" + "".join(f'<th scope="col" style="{left}">{html.escape(name)}</th>' for name in head) + "</tr>"]
     for i, row in enumerate(rows):
         look = ' aria-current="true" style="background:#FFF1CC;color:#000;font-weight:bold"' if i == mark else ""
