@@ -1,6 +1,7 @@
-"""Six made-up students: what each hands in for an assignment, and what a plausible mistake must cost.
+"""Seven made-up students: what each hands in for an assignment, and what a plausible mistake must cost.
 
-correct, wrong, empty and crashing hand in everything; endless and dying are about the kernel and need one assignment.
+correct, other, wrong, empty and crashing hand in everything; endless and dying are about the kernel and need one
+assignment.
 """
 
 from __future__ import annotations
@@ -9,8 +10,82 @@ import copy
 
 from course.cells import filled, name, role
 
-STUDENTS = ("correct", "wrong", "empty", "crashing")
+STUDENTS = ("correct", "other", "wrong", "empty", "crashing")
 KERNEL = ("endless", "dying")
+
+# assignment -> solution cell -> another right solution: in place, in float64, vectorised, from library functions.
+OTHERS = {
+    "ps1": {
+        "mask": (
+            "ends = responses == eos\n"
+            "first = torch.where(ends.any(1), ends.int().argmax(1), responses.shape[1])\n"
+            "return torch.arange(responses.shape[1]) <= first[:, None]"
+        ),
+        "pay": "kl *= -beta\nkl[~mask] = 0\nkl[range(len(kl)), mask.sum(1) - 1] += scores\nreturn kl",
+        "returns": (
+            "t = torch.arange(paid.shape[1])\n"
+            "weights = float(gamma) ** (t - t[:, None]).clamp(min=0).double() * (t >= t[:, None])\n"
+            "return (paid * mask).double() @ weights.T * mask"
+        ),
+    },
+    "ps2": {
+        "nucleus": (
+            "ordered, order = torch.sort(logits, descending=True)\n"
+            "cut = ordered.softmax(-1).cumsum(-1) >= p\n"
+            "cut = torch.cat([torch.zeros_like(cut[:, :1]), cut[:, :-1]], 1) & (p < 1)\n"
+            "return ~cut.gather(-1, order.argsort(-1))"
+        ),
+        "left": "logits[~allowed] = -float('inf')\nreturn torch.log_softmax(logits, dim=-1)",
+        "count": "return allowed[mask].sum(-1).double().mean()",
+    },
+    "ps3": {
+        "whiten": (
+            "real = values[mask]\n"
+            "values[~mask] = 0\n"
+            "values[mask] = (real - real.mean()) / (real.std() + 1e-8)\n"
+            "return values"
+        ),
+        "ppo": (
+            "r = (logprobs - old_logprobs).exp()\n"
+            "return -(torch.where(adv > 0, r.clamp(max=1 + clip), r.clamp(min=1 - clip)) * adv).mean()"
+        ),
+        "gradient": "return -torch.dot(logprobs, adv) / len(adv)",
+    },
+    "ps4": {
+        "masked": "logits[~samplers.top_p(p)(mask_logits, None)[1]] = -torch.inf\nreturn torch.log_softmax(logits, -1)",
+        "repaired": (
+            "def sync(self, policy):\n"
+            "    super().sync(policy)\n"
+            "    self.sample = partial(self.sample, mask_model=self.mask_model)\n"
+            "\n"
+            "def logprobs(self, policy, seen):\n"
+            "    return models.score_tokens(policy, seen)"
+        ),
+    },
+    "ps5": {
+        "target": "paid[~ended] += gamma * next_q[~ended].max(dim=1)[0]\nreturn paid",
+        "steps": (
+            "import numpy as np\n"
+            "return torch.from_numpy(paid.double().numpy() @ gamma ** np.arange(paid.shape[1]))"
+        ),
+        "truth": (
+            "if len(prefix) == horizon:\n"
+            "    return score(prefix)\n"
+            "after = [q_star((*prefix, token), score, vocabulary, horizon, gamma) for token in vocabulary]\n"
+            "return after if len(prefix) + 1 == horizon else [gamma * max(values) for values in after]"
+        ),
+    },
+    "ps6": {
+        "pairs": "return torch.nn.functional.softplus(worse - better).mean()",
+        "attack": (
+            "text = ''\n"
+            "for _ in range(length):\n"
+            "    texts = [f'{text} {word}'.strip() for word in words]\n"
+            "    text = texts[torch.as_tensor(score(texts)).argmax()]\n"
+            "return text"
+        ),
+    },
+}
 
 # assignment -> solution cell -> (what the student wrote, {test that must fail: a part of what it must say}).
 # No other test may fail.
@@ -19,6 +94,10 @@ MISTAKES = {
         "mask": (
             "mask = torch.ones_like(responses, dtype=torch.bool)\nmask[:, 1:] = responses[:, :-1] != eos\nreturn mask",
             {"mask-hidden": "nothing after it is real again"},
+        ),
+        "pay": (  # the package's own, under another name
+            "from rlnlp.rewards import token_rewards as mine\nreturn mine(scores, kl * mask, mask, beta)",
+            {"pay-seen": "write it yourself, without rewards", "pay-hidden": "write it yourself, without rewards"},
         ),
         "play": (
             "world.reset(options={'row': row})\n"
@@ -69,6 +148,15 @@ MISTAKES = {
             "return (new - seen.behavior_logprobs[seen.mask]).exp()",
             {"ratio-hidden": "score it by the renormalised distribution"},
         ),
+        "repaired": (  # the sampler holds the policy itself
+            "def sync(self, policy):\n"
+            "    self.mask_model = models.frozen_copy(policy)\n"
+            "    self.sample = partial(self.sample, mask_model=policy)\n"
+            "\n"
+            "def logprobs(self, policy, seen):\n"
+            "    return models.score_tokens(policy, seen)",
+            {"repaired-hidden": "must stay behind when the policy moves on"},
+        ),
     },
     "ps5": {
         "target": (  # bootstraps past the end
@@ -91,15 +179,21 @@ MISTAKES = {
 }
 
 
-def hand_in(student: str, release: dict, assignment: dict, mistakes: dict) -> dict:
-    """The notebook that a student hands in. release, assignment: the student's and the instructor's notebook."""
+def bodies(student: str, assignment: str) -> dict[str, str]:
+    """Solution cell -> what this student wrote there; the instructor's own elsewhere."""
+    if student == "wrong":
+        return {cell: body for cell, (body, _) in MISTAKES[assignment].items()}
+    return OTHERS[assignment] if student == "other" else {}
+
+
+def hand_in(student: str, release: dict, original: dict, bodies: dict[str, str]) -> dict:
+    """The notebook that a student hands in. release, original: the student's and the instructor's notebook."""
     notebook = copy.deepcopy(release)
-    originals = {name(cell): cell for cell in assignment["cells"]}
+    originals = {name(cell): cell for cell in original["cells"]}
     own = [cell for cell in notebook["cells"] if role(cell, "solution") and student != "empty"]
     code = [cell for cell in own if cell["cell_type"] == "code"]
     for cell in own:
-        wrong = mistakes.get(name(cell), (None,))[0] if student == "wrong" else None
-        body = "1 / 0" if student == "crashing" and cell in code else wrong
+        body = "1 / 0" if student == "crashing" and cell in code else bodies.get(name(cell))
         cell["source"] = filled(originals[name(cell)], body)
     if student == "endless":
         code[0]["source"] = "while True:\n    pass\n" + code[0]["source"]

@@ -14,7 +14,7 @@ import zipfile
 import pytest
 
 from course import cells, check, release
-from course.submissions import MISTAKES
+from course.submissions import MISTAKES, OTHERS
 from tests.test_notebooks import problems as broken_budgets
 
 ORIGINALS = {name: cells.read(check.COURSE / "source" / name / f"{name}.ipynb") for name in check.ASSIGNMENTS}
@@ -60,6 +60,43 @@ def test_the_made_up_mistakes_are_about_this_assignment(assignment):
         assert fails and all(every[test][1] == solution for test in fails)
         cell = by_name(ORIGINALS[assignment])[solution]
         assert cells.filled(cell, body) != cells.filled(cell)
+    for solution, body in OTHERS[assignment].items():
+        cell = by_name(ORIGINALS[assignment])[solution]
+        assert cells.filled(cell, body) != cells.filled(cell)
+
+
+def test_own_sees_the_package_however_it_is_called_and_nothing_else():
+    texts = {cells.source(by_name(notebook)["own"]) for notebook in ORIGINALS.values()}
+    assert len(texts) == 1
+    from rlnlp import advantages
+
+    space: dict = {"__name__": "__main__", "advantages": advantages}
+    exec(texts.pop(), space)
+    own = space["own"]
+    for body in (
+        "return advantages.gae(x)",
+        "from rlnlp.advantages import gae as f\nreturn f(x)",
+        "import rlnlp.advantages as a\nreturn a.gae(x)",
+        "return (lambda: advantages.gae(x))()",
+        "return alias(x)",
+        "return helper(x)",
+    ):
+        code = "def f(x):\n" + "\n".join(f"    {line}" for line in body.split("\n"))
+        exec(f"from rlnlp.advantages import gae as alias\ndef helper(x):\n    return alias(x)\n{code}", space)
+        with pytest.raises(AssertionError, match="write it yourself, without .*advantages"):
+            own(space["f"], "advantages")
+    exec("def gae(x):\n    return gae(x - 1) if x else 0\ndef f(x):\n    return gae(x)", space)
+    own(space["f"], "advantages", "gae")  # their own function of that name; own comes back where one calls itself
+
+
+@pytest.mark.parametrize("assignment", check.ASSIGNMENTS)
+def test_own_guards_hidden_points_as_it_does_seen_ones(assignment):
+    found = by_name(ORIGINALS[assignment])
+    guards = {test: re.findall(r"^own\(.*\)$", cells.source(found[test]), re.MULTILINE) for test in check.tests(assignment)}
+    assert any(guards.values())
+    for test, lines in guards.items():
+        if test.endswith("-hidden"):
+            assert lines == guards[test.removesuffix("hidden") + "seen"], test
 
 
 def test_the_guide_states_each_assignments_points():
@@ -198,7 +235,40 @@ def test_wrong_points_and_missing_messages_are_noticed(graded, tmp_path):
     shutil.copytree(folder / "feedback", tmp_path / "feedback")
     shutil.copytree(tmp_path / "feedback" / "correct", tmp_path / "feedback" / "wrong", dirs_exist_ok=True)
     silent = check.problems(tmp_path, {("wrong", assignment): found["wrong", assignment]})
-    assert len(silent) == len(MISTAKES[assignment]) and all("does not say" in line for line in silent)
+    assert len(silent) == sum(len(fails) for _, fails in MISTAKES[assignment].values()) and all("does not say" in line for line in silent)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_points_hold_what_was_given_by_hand(graded, tmp_path):
+    from nbgrader.api import Gradebook
+
+    folder, found = graded
+    assignment = min(name for _, name in found)
+    shutil.copy(folder / "gradebook.db", tmp_path)
+    test = min(waits(found["correct", assignment], assignment))
+    with Gradebook(f"sqlite:///{tmp_path}/gradebook.db", "rlnlp") as book:
+        grade = book.find_grade(test, assignment, assignment, "correct")
+        grade.manual_score, grade.needs_manual_grade, most = 2, False, grade.max_score
+        book.db.commit()
+    assert found["correct", assignment][test] == (0, most, True)
+    assert check.points(tmp_path)["correct", assignment][test] == (2, most, False)
+
+
+@RELEASE
+def test_a_platforms_zip_is_collected_with_the_predictions(tmp_path):
+    check.prepare(tmp_path, ("ps6",))
+    check.nbgrader(tmp_path, "generate_assignment", "ps6")
+    place = tmp_path / "downloaded" / "ps6" / "archive" / "all.zip"
+    place.parent.mkdir(parents=True)
+    notebook = (tmp_path / "release" / "ps6" / "ps6.ipynb").read_text(encoding="utf-8")
+    with zipfile.ZipFile(place, "w") as archive:
+        for name in ("ada_", "ps6_ben_attempt_2026-11-20-10-30-00_"):
+            archive.writestr(f"{name}ps6.ipynb", notebook)
+            archive.writestr(f"{name}predictions.json", "{}")
+    check.nbgrader(tmp_path, "zip_collect", "ps6")
+    there = sorted(path.relative_to(tmp_path / "submitted").as_posix() for path in tmp_path.glob("submitted/*/*/*.*"))
+    assert there == [f"{who}/ps6/{name}" for who in ("ada", "ben") for name in ("predictions.json", "ps6.ipynb")]
 
 
 def test_predictions_are_written_once(tmp_path, monkeypatch):
@@ -208,7 +278,9 @@ def test_predictions_are_written_once(tmp_path, monkeypatch):
     first = {f"{what}, beta {beta}": 0.5 for what in ("score", "judge", "KL") for beta in ("0", "0.1")}
     with pytest.raises(ValueError, match="predict first: 'judge, beta 0' is None"):
         space["record"]({**first, "judge, beta 0": None})
-    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="'score, beta 0.1' is 90, expected a number from 0 to 1"):
+        space["record"]({**first, "score, beta 0.1": 90})
+    assert not list(tmp_path.iterdir())  # what is impossible is not written either: it could not be mended
     assert space["record"](first) and json.loads((tmp_path / "predictions.json").read_text()) == first
     with pytest.raises(RuntimeError, match="you had predicted"):
         space["record"]({**first, "score, beta 0": 0.9})
