@@ -26,12 +26,13 @@ help:
 	@echo 'make reports [PROFILE=$(PROFILE)]               reports and ledger from the runs that are finished so far'
 	@echo 'make plan [PROFILE=$(PROFILE)]                  what it would do and cost, and what it lacks; runs nothing'
 	@echo 'make test [ARGS="-k name"]                the tests'
-	@echo 'make lab                                  JupyterLab, with the kernel ready'
+	@echo 'make lab                                  JupyterLab at the start page: quick start, lessons, runs'
 	@echo 'make course                               the assignments as students get them: course/build/rlnlp-course.zip'
 	@echo 'make bench                                speed, beside TRL (installed for this only)'
 	@echo 'make clean [PROFILE=$(PROFILE)]                 remove what one profile generated; keeps reports, DVC cache and .venv'
 	@echo 'Each makes its environment, .venv, the first time (a few minutes).'
 
+# It also tells git, in this clone only, how to leave the outputs of notebooks out of commits (.gitattributes says of which notebooks).
 # The environment is whole when .venv/.ready holds the hash of the two files that define it and this folder's path. One that was
 # moved, or whose making was interrupted, is made anew; one whose files changed is brought up to date.
 env:
@@ -51,6 +52,7 @@ env:
 	fi; \
 	.venv/bin/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e . >>.venv/setup.log 2>&1 \
 	  || { tail -n 15 .venv/setup.log >&2; exit 1; }; \
+	[ "$$(git rev-parse --show-toplevel 2>/dev/null)" != "$(CURDIR)" ] || git config filter.nbstripout.clean "'$(CURDIR)/.venv/bin/nbstripout' --keep-id"; \
 	echo "$$want" > .venv/.ready; rm -f .venv/.unfinished; echo "environment ready after $$(( $$(date +%s) - began )) s"
 
 reproduce: env
@@ -67,8 +69,12 @@ plan: env
 test: env
 	@exec .venv/bin/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
+# Texts open as pages, and nobody is asked about news: defaults of this environment's JupyterLab, which your own settings override.
+LAB := {"@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"markdown": "Markdown Preview"}}, \
+        "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}
 lab: env
-	@exec .venv/bin/python -m jupyterlab --LabApp.news_url=None \
+	@mkdir -p .venv/share/jupyter/lab/settings && echo '$(LAB)' > .venv/share/jupyter/lab/settings/overrides.json
+	@exec .venv/bin/python -m jupyterlab --LabApp.default_url=/lab/tree/notebooks/start.ipynb --LabApp.news_url=None \
 	  --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
 
 course: env

@@ -116,7 +116,7 @@ def make(*words: str) -> str:
 
 def test_make_lists_its_targets_by_default():
     text = make()
-    assert all(f"make {target}" in text for target in ("reproduce", "test", "lab", "bench", "clean"))
+    assert all(f"make {target}" in text for target in ("reproduce", "test", "lab", "course", "bench", "clean"))
     assert all(profile in text for profile in NAMES)
 
 
@@ -178,6 +178,36 @@ def test_a_moved_environment_is_made_anew(bare):
     ready.write_text(ready.read_text().split(" ")[0] + " /elsewhere\n")
     (folder / ".venv/old").write_text("")
     assert env()[0] == 2 and not (folder / ".venv/old").exists()
+
+
+def test_outputs_stay_out_of_commits(bare):
+    env, folder = bare
+
+    def git(*words: str) -> str:
+        author = ("-c", "user.name=a", "-c", "user.email=a@b")
+        return subprocess.run(["git", *author, *words], cwd=folder, capture_output=True, text=True, check=True).stdout
+
+    git("init", "-q")
+    env()
+    for name in (".gitattributes", "notebooks/start.ipynb"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, folder / name)
+    # the fake installation has no nbstripout: the real one stands where the filter looks for it
+    (folder / ".venv/bin/nbstripout").symlink_to(Path(sys.executable).parent / "nbstripout")
+    file = folder / "notebooks/start.ipynb"
+    clean, notebook = file.read_text(encoding="utf-8"), json.loads(file.read_text(encoding="utf-8"))
+    code = next(c for c in notebook["cells"] if c["cell_type"] == "code")
+    code |= {"execution_count": 7, "outputs": [{"output_type": "stream", "name": "stdout", "text": ["seen\n"]}]}
+    file.write_text(json.dumps(notebook), encoding="utf-8")
+    git("add", ".gitattributes", "notebooks"), git("commit", "-qm", "x")
+    assert "seen" in file.read_text(encoding="utf-8") and git("show", "HEAD:notebooks/start.ipynb") == clean
+
+
+@pytest.mark.parametrize("path", sorted([*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("course/source/*/*.ipynb")]), ids=lambda p: p.stem)
+def test_the_filter_changes_nothing_in_what_is_committed(path):
+    strip = [str(Path(sys.executable).parent / "nbstripout"), "--keep-id"]
+    content = path.read_bytes()
+    assert subprocess.run(strip, input=content, capture_output=True, check=True).stdout == content
 
 
 # pipeline ------------------------------------------------------------------------------------------------------------
