@@ -3,6 +3,7 @@ somebody who could use them."""
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import html
 import re
@@ -380,9 +381,36 @@ def test_an_error_is_shown_and_raised_by_wait():
     learner.may.release()
     with pytest.raises(ppo.Diverged, match="update 3: the loss is nan"):
         view.wait(60)
+    with pytest.raises(ppo.Diverged, match="update 3: the loss is nan"):
+        asyncio.run(awaited(view))
     shown = view.controls.status.value
     assert "failed in update 3: Diverged: update 3: the loss is nan" in html.unescape(shown) and "Traceback" in shown
     assert len(view.rows) == 2 and "Traceback" in view._repr_mimebundle_()["text/html"]
+
+
+async def awaited(view, *steps) -> list[dict]:
+    """Wait for a view's end while other things happen, as a cell does that awaits it."""
+
+    async def happen():
+        for step in steps:
+            await asyncio.sleep(0.2)
+            step()
+
+    rows, _ = await asyncio.gather(asyncio.wait_for(view, 60), happen())
+    return rows
+
+
+def test_a_cell_that_awaits_leaves_the_buttons_working():
+    learner = Stepwise()
+    view = live.run(learner.train, {}, None, score, None, None, background=True)
+    view.pause()
+    learner.may.release()
+    until(lambda: "paused after update" in view.controls.status.value)
+    with pytest.raises(RuntimeError, match="wait: the run is paused"):
+        view.wait()
+    assert view.wait(0.05) == view.rows and view.alive
+    may = [view.controls.resume.click, lambda: learner.may.release(3), view.controls.stop.click, learner.may.release]
+    assert len(asyncio.run(awaited(view, *may))) >= 4 and not view.alive
 
 
 def test_unattended_an_error_is_raised():
@@ -569,8 +597,16 @@ def test_a_name_is_found_in_any_case_and_one_torn_file_hides_one_run(tmp_path):
     write_run(tmp_path, "nlpo_b", 0.3)
     with open(tmp_path / "ppo_a" / "samples.jsonl", "a") as file:
         file.write('{"torn')
+    write_run(tmp_path, "a_few", 0.3)
+    few = tmp_path / "a_few" / "samples.jsonl"
+    few.write_text("".join(line for line in few.read_text().splitlines(keepends=True) if '"e5"' not in line and '"e4"' not in line))
     at = browse.runs(tmp_path, tmp_path / "none").controls
     at.view.value = "samples"
+    at.first.value = 3
+    choose(at, "a_few")
+    assert "prompts 1 to 4 of 4" in at.shown.value  # the slider goes as far as the longest run
+    choose(at, "ppo_a", "nlpo_b")
+    at.first.value = 1
     words = text(at.shown.value)
     assert "nlpo_b says 0 at 1" in words and "ppo_a cannot be read" in words and "samples.jsonl" in words
     choose(at)

@@ -253,6 +253,7 @@ def _samples(found: Found, names: list[str], seed: int, first: int) -> str:
         for line in lines:
             row = rows.setdefault(str(line["example_id"]), {"prompt": tables.short(line["prompt"])})
             row[name] = f"{' '.join(line['response'].split())} ({line['score']:.2f})"
+    first = min(first, max(1, len(rows) - ROWS + 1))  # other runs may have more prompts than these
     shown = list(rows.values())[first - 1 : first - 1 + ROWS]
     if not shown:
         return _lacking(lacking, found, "samples")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 import traceback
@@ -31,7 +32,7 @@ def run(train: Callable, state, prompts, score: Callable, config, tokenizer, bac
     In JupyterLab it trains in a background thread: the kernel stays free, the buttons act between two updates. Where no
     browser is attached (papermill, a script) it trains here and now, to the end, and an error in training is raised.
     background: decide it yourself. The view has ``rows`` (the metrics so far), ``state``, ``error`` and ``wait()``; in a
-    cell below, ``view.wait()`` makes *Run all* wait for the end.
+    cell below, ``await view`` makes *Run all* wait for the end while the buttons work.
 
     A run that was started by the same cell, or that trains the same state or policy, is stopped first: it would go on unseen, or
     two runs would change one model. Do not use a state's policy while its run is neither paused nor over.
@@ -132,11 +133,27 @@ class Live(static.View):
             self._thread.join(seconds)
 
     def wait(self, seconds: float | None = None) -> list[dict[str, Any]]:
-        """Wait for the end of training, at most `seconds`; the rows so far. Raises the error that ended training."""
+        """Wait for the end of training, at most `seconds`; the rows so far. In a notebook ``await view`` is better: a cell
+        that waits here keeps the kernel from the buttons.
+
+        Raises the error that ended training; RuntimeError in a pause without `seconds`, because nobody could end it.
+        """
+        if seconds is None and self.alive and not self._go.is_set():
+            raise RuntimeError("wait: the run is paused, and no button works while a cell waits; call resume() or stop() first, or `await` the view")
         self.join(seconds)
         if self.error is not None:
             raise self.error
         return self.rows
+
+    def __await__(self):
+        """The rows at the end of training, as ``wait``; the kernel goes on to hear the buttons."""
+
+        async def ended() -> list[dict[str, Any]]:
+            while self._thread is not None and self._thread.is_alive():
+                await asyncio.sleep(0.1)
+            return self.wait()
+
+        return ended().__await__()
 
     def _follow(self, steps_of: Callable, score: Callable) -> str:
         """Train; how it ended."""
