@@ -10,8 +10,8 @@ independent. Here: generated reviews, a classifier's P(positive) in METEOR's pla
 what p is where raters and texts repeat, and whether *twice the task reward* would have done as well, as the sum of two
 rewards also halves the weight of the KL penalty (the paper has no such control).
 
-A seed is new texts, raters, scorer and RL; the base model and its task reward are those of ``lesson.start`` for all seeds.
-With simulated raters this is another claim than the paper's, and every file and figure says "simulated".
+A seed is a whole draw: texts, base model, task reward, raters, scorer and RL are its own. With simulated raters this is
+another claim than the paper's, and every file and figure says "simulated". ``study_results`` says what came out.
 """
 
 from __future__ import annotations
@@ -19,34 +19,35 @@ from __future__ import annotations
 import argparse
 import copy
 import json
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Literal
 
 import pandas as pd
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from . import agreement, corpus, data, lesson, preference_model
-from .config import RewardModel
+from . import classify, corpus, data, lesson, models, preference_model, pretrain, rewards
+from .config import LanguageModel, RewardModel
 from .evaluation import Decoding, generate
 from .experiment import scorer
 from .learners import ppo
 from .models import exact_kl
 from .preferences import (
-    Choice, Pair, PreferenceError, checked, load, preferences, save, simulate_choices, simulated_raters, table,
+    SIMULATED, Choice, Pair, Preference, PreferenceError, checked, load, preferences, save, simulate_choices, simulated_raters,
 )
 from .rewards import evaluate_reward
 from .rollout import decode
-from .runs import atomic_json
+from .runs import atomic_json, writer_lock
 from .seeds import stream
 from .settings import Settings
-from .stats import mean_interval
 from .types import Prompts
 
 TASK, BOTH, TWICE, BASE = "task", "task + preference", "2 x task", "before RL"
+FOLDERS = {TASK: "task", BOTH: "both", TWICE: "twice"}  # of the policies
 
 
 class Waiting(RuntimeError):
@@ -54,6 +55,8 @@ class Waiting(RuntimeError):
 
 
 class Config(Settings):
+    reviews: int = Field(2000, ge=1, description="generated reviews that the base model and the task reward learn from")
+    steps: int = Field(600, ge=1, description="of language-model training")
     pairs: int = Field(400, ge=8, description="pairs the reward is learned from; paper 417")
     comparisons: int = Field(200, ge=4, description="prompts of the second comparison; paper 423")
     simulated: int = Field(12, ge=2, description="simulated raters")
@@ -67,13 +70,24 @@ class Config(Settings):
     episodes: int = Field(64, ge=2, description="per update")
     learning_rate: float = Field(1e-3, gt=0, description="of PPO")
     kl_coef: float = Field(0.1, ge=0, description="beta, reward units per nat; the same in every arm")
+    min_new_tokens: int = Field(12, ge=0, le=lesson.RESPONSE_TOKENS, description="no text ends before; else RL shortens them to stubs")
     control: bool = Field(True, description="also train and compare twice the task reward")
+
+    @model_validator(mode="after")
+    def _enough_raters(self):
+        if self.each > self.simulated:
+            raise ValueError(f"each {self.each}: expected at most simulated ({self.simulated}), the raters that there are")
+        return self
 
     def ppo(self) -> ppo.Config:
         return ppo.Config(
             updates=self.updates, episodes_per_update=self.episodes, learning_rate=self.learning_rate, kl_coef=self.kl_coef,
-            max_new_tokens=lesson.RESPONSE_TOKENS,
+            max_new_tokens=lesson.RESPONSE_TOKENS, min_new_tokens=self.min_new_tokens,
         )
+
+    def decoding(self) -> Decoding:
+        """Texts are written as they are in training."""
+        return Decoding("plain", max_new_tokens=lesson.RESPONSE_TOKENS, min_new_tokens=self.min_new_tokens)
 
     def scorer(self) -> RewardModel:
         rate = 1e-3 if self.body == "language model" else 3e-3
@@ -81,16 +95,47 @@ class Config(Settings):
         return RewardModel(**shape, epochs=self.epochs, batch_size=16, learning_rate=rate)
 
 
-def new_prompts(start: lesson.Start, name: str, n: int) -> Prompts:
-    """Beginnings of ``n`` reviews that nothing was trained on; another name, other reviews."""
-    texts = [" ".join(r.text.split()[: lesson.PROMPT_WORDS]) for r in corpus.generate(0, f"study {name}", n)]
-    return data.encode_prompts(texts, start.tokenizer, max_prompt_tokens=lesson.PROMPT_WORDS)
+# ---------------------------------------------------------------------------------------------------------- the pieces
+def draw(config: Config, seed: int, folder: str | Path, progress: bool = False) -> lesson.Start:
+    """What a seed starts from, of ``lesson.start``'s kind: its own reviews, base model, task reward and prompts for RL.
+
+    The models are in ``folder`` afterwards, and are read from there if they were. The same seed gives the same weights.
+    """
+    folder, tokenizer = Path(folder), pretrain.train_tokenizer()
+    written = corpus.generate(seed, "study texts", config.reviews)
+    texts, labels = [r.text for r in written], [r.label for r in written]
+    shape, bars = LanguageModel(**lesson.POLICY, steps=config.steps), ("base model", "task reward") if progress else ("", "")
+    _keep(folder / "policy", tokenizer, lambda: pretrain.train_language_model(
+        texts, tokenizer, shape, seed, folder / "policy-unfinished", bars[0])[0])  # fmt: skip
+    _keep(folder / "reward", tokenizer, lambda: classify.train_classifier(
+        texts, labels, tokenizer, RewardModel(**lesson.REWARD), seed, folder / "reward-unfinished", bars[1])[0])  # fmt: skip
+    policy, tokenizer = models.load(folder / "policy")
+    reward = rewards.classifier_reward(folder / "reward", tokenizer, label=1)
+    prompts = new_prompts(tokenizer, "prompts", lesson.PROMPTS, seed)
+    return lesson.Start(tokenizer, policy, reward, prompts, texts, labels)
 
 
-def write(policy, prompts: Prompts, tokenizer, name: str, seed: int) -> list[str]:
-    """One response per prompt, sampled plainly. Equal name and seed: equal random numbers."""
-    decoding = Decoding("plain", max_new_tokens=lesson.RESPONSE_TOKENS)
-    rollouts = generate(policy, prompts, decoding, f"study {name} {seed}", batch_size=64)
+def _keep(folder: Path, tokenizer, train: Callable) -> None:
+    """Put the model that ``train()`` returns into a folder, whole or not at all; nothing to do if it is there."""
+    if not folder.is_dir():
+        model, fresh = train(), folder.with_name(f".{folder.name}.part")
+        shutil.rmtree(fresh, ignore_errors=True)
+        pretrain.save(fresh, model, tokenizer, "A model of the preference study.\n")
+        fresh.rename(folder)
+
+
+def new_prompts(start, name: str, n: int, draw: int = 0) -> Prompts:
+    """Beginnings of ``n`` reviews that nothing was trained on; another name, other reviews.
+
+    start: a ``lesson.Start``, or a tokenizer; draw: of the corpus.
+    """
+    texts = [" ".join(r.text.split()[: lesson.PROMPT_WORDS]) for r in corpus.generate(draw, f"study {name}", n)]
+    return data.encode_prompts(texts, getattr(start, "tokenizer", start), max_prompt_tokens=lesson.PROMPT_WORDS)
+
+
+def write(policy, prompts: Prompts, tokenizer, name: str, seed: int, config: Config = Config()) -> list[str]:
+    """One response per prompt, sampled as in training. Equal name and seed: equal random numbers."""
+    rollouts = generate(policy, prompts, config.decoding(), f"study {name} {seed}", batch_size=64)
     return [text for rollout in rollouts for text in decode(rollout, tokenizer)]
 
 
@@ -111,19 +156,35 @@ def pairs_of(prompts: Prompts, written: dict[str, list[str]], name: str, seed: i
     return out
 
 
-def learn(start: lesson.Start, pairs: Sequence[Pair], choices: Sequence[Choice], config: Config, seed: int):
-    """(scorer, its quality on held-out pairs, the quality of choosing the longer one) from what raters chose."""
-    known, unseen = preference_model.split(preferences(pairs, choices), seed=seed)
+def learn(start: lesson.Start, known: Sequence[Preference], config: Config, seed: int):
+    """A scorer trained on preferences."""
     model = preference_model.from_language_model(start.policy, seed) if config.body == "language model" else None
-    learned = preference_model.train(known, start.tokenizer, config.scorer(), seed, config.kind, model)
-    return learned, preference_model.evaluate(learned, unseen), preference_model.longer(unseen)
+    return preference_model.train(known, start.tokenizer, config.scorer(), seed, config.kind, model)
 
 
-def reinforce(start: lesson.Start, reward, config: Config, seed: int):
-    """A copy of the base policy after PPO on a reward."""
+def qualities(start: lesson.Start, learned, unseen: Sequence[Preference]) -> dict[str, dict[str, float]]:
+    """How well each reader orders pairs as raters did: the learned scorer, the rule "the longer one", the task reward, and the
+    judge: the simulated raters are it with errors, so no scorer of them can be expected to do better."""
+    prompts = [p.prompt for p in unseen]
+
+    def reads(score) -> preference_model.Quality:
+        return preference_model.quality(*(
+            torch.as_tensor(score(prompts, [getattr(p, side) for p in unseen])) for side in ("chosen", "rejected")
+        ))  # fmt: skip
+
+    found = {"learned": preference_model.evaluate(learned, unseen), "the longer one": preference_model.longer(unseen)}
+    found |= {"task reward": reads(start.reward), "judge": reads(lambda prompts, texts: corpus.judge(texts, prompts))}
+    return {name: vars(quality) for name, quality in found.items()}
+
+
+def reinforce(start: lesson.Start, reward, config: Config, seed: int, progress: str = ""):
+    """A copy of the base policy after PPO on a reward. progress: label of a bar on stderr, "" for none."""
+    from tqdm import tqdm
+
     settings = config.ppo()
     state = ppo.init(copy.deepcopy(start.policy), settings, seed)
-    for _ in ppo.train(state, start.prompts, scorer(reward, start.tokenizer), settings):
+    steps = ppo.train(state, start.prompts, scorer(reward, start.tokenizer), settings)
+    for _ in tqdm(steps, progress, settings.updates, disable=not progress, file=sys.stderr, mininterval=5):
         pass
     return state.policy
 
@@ -144,11 +205,12 @@ def arms(start: lesson.Start, learned, config: Config) -> dict:
 
 
 @torch.no_grad()
-def measure(start: lesson.Start, policy, prompts: Prompts, learned, seed: int) -> dict[str, float]:
+def measure(
+    start: lesson.Start, policy, prompts: Prompts, learned, seed: int, config: Config = Config()
+) -> dict[str, float]:
     """What a policy writes, by every reader there is: task reward, learned preference, the judge (and its grammar), KL to the
     base model in nats per token, words per response."""
-    decoding = Decoding("plain", max_new_tokens=lesson.RESPONSE_TOKENS)
-    rollouts = generate(policy, prompts, decoding, f"study second {seed}", batch_size=64)
+    rollouts = generate(policy, prompts, config.decoding(), f"study measure {seed}", batch_size=64)
     responses = [text for rollout in rollouts for text in decode(rollout, start.tokenizer)]
     judged = corpus.judge_parts(responses, prompts.texts)
     kl = sum(exact_kl(policy, start.policy, rollout)[0].sum().item() for rollout in rollouts)
@@ -168,13 +230,14 @@ def rated(folder: Path, name: str, config: Config, seed: int, raters: str) -> tu
     """
     pairs, file = load(folder / f"{name}.jsonl", Pair), folder / f"{name}_simulated.jsonl"
     if raters == "simulated":
-        draw = stream(seed, "raters") % 10**6
-        people = simulated_raters(config.simulated, draw, config.noise, config.repeatability)
-        choices = simulate_choices(pairs, people, min(config.each, config.simulated), seed)
+        people = simulated_raters(config.simulated, stream(seed, "raters") % 10**6, config.noise, config.repeatability)
+        choices = simulate_choices(pairs, people, config.each, seed)
         save(file, choices)
         return pairs, choices
     files = sorted(path for path in folder.glob(f"{name}_*.jsonl") if path != file)
     choices = [row for path in files for row in load(path, Choice)]
+    if made_up := sorted({row.rater for row in choices if row.rater.startswith(SIMULATED)}):
+        raise PreferenceError(f"{folder}: {name}: expected ratings by people, found some by {', '.join(made_up)}")
     counted = pd.Series([row.item for row in checked(choices, pairs)], dtype=str).value_counts()
     missing = sum(max(0, config.each - counted.get(pair.id, 0)) for pair in pairs)
     if missing:
@@ -188,129 +251,94 @@ def rated(folder: Path, name: str, config: Config, seed: int, raters: str) -> tu
     return pairs, choices
 
 
-def run(start: lesson.Start, config: Config, seed: int, folder: str | Path, raters: str = "simulated") -> dict:
-    """The whole study for one seed; returns its numbers, flat, and leaves items, ratings and ``result.json`` in ``folder``.
+# ------------------------------------------------------------------------------------------------------------ one seed
+def run(config: Config, seed: int, folder: str | Path, raters: str = "simulated", progress: bool = False) -> None:
+    """The whole study for one seed, into ``folder``: items ``<round>.jsonl`` and their ratings for the rounds first, second
+    and (with config.control) control; ``texts.json``, what each policy wrote to the second round's prompts; the models; and
+    last ``measured.json``.
 
-    raters: "simulated" or "people". Called again it goes on from the files; a finished one is only read.
+    raters: "simulated" or "people". Called again it goes on from the files; a finished one is left as it is.
     Raises: Waiting (people have to rate), PreferenceError for a folder that holds a study of other settings.
     """
     folder = Path(folder)
-    kept, said = folder / "study.json", {"config": config.model_dump(), "seed": seed, "raters": raters}
-    if kept.exists() and json.loads(kept.read_text()) != said:
-        raise PreferenceError(f"{folder}: holds a study of other settings; give another folder")
-    atomic_json(kept, said)
-    if (folder / "result.json").exists():
-        return json.loads((folder / "result.json").read_text())
+    with writer_lock(folder, wait_s=0):
+        kept, said = folder / "study.json", {"config": config.model_dump(), "seed": seed, "raters": raters}
+        if kept.exists() and json.loads(kept.read_text()) != said:
+            raise PreferenceError(f"{folder}: holds a study of other settings; give another folder")
+        atomic_json(kept, said)
+        if not (folder / "measured.json").exists():
+            _run(config, seed, folder, raters, progress)
+
+
+def _run(config: Config, seed: int, folder: Path, raters: str, progress: bool) -> None:
+    start = draw(config, seed, folder / "models", progress)
     policies = {BASE: start.policy}
+
+    def trained(name: str, reward) -> None:
+        home = folder / "models" / FOLDERS[name]
+        _keep(home, start.tokenizer, lambda: reinforce(start, reward, config, seed, f"RL, {name}" if progress else ""))
+        policies[name] = models.load(home)[0]
+
+    trained(TASK, start.reward)
     if not (folder / "first.jsonl").exists():
-        policies[TASK] = reinforce(start, start.reward, config, seed)
-        prompts = new_prompts(start, f"first {seed}", config.pairs)
-        texts = {name: write(policy, prompts, start.tokenizer, name, seed) for name, policy in policies.items()}
+        prompts = new_prompts(start, "first", config.pairs, seed)
+        texts = {name: write(policy, prompts, start.tokenizer, f"first {name}", seed, config) for name, policy in policies.items()}
         save(folder / "first.jsonl", pairs_of(prompts, texts, "first", seed))
-    pairs, choices = rated(folder, "first", config, seed, raters)
-    row: dict = {"seed": seed, "raters": raters, "pairs": len(pairs), **_first(pairs, choices, seed)}
-
-    learned, quality, longer = learn(start, pairs, choices, config, seed)
-    preference_model.save(learned, folder / "preference_model")
-    row |= {"accuracy": quality.accuracy, "auc": quality.auc, "held_out_pairs": quality.n}
-    row |= {"accuracy_longer": longer.accuracy}
+    known, unseen = preference_model.split(preferences(*rated(folder, "first", config, seed, raters)), seed=seed)
+    if not (folder / "models" / "preference").is_dir():
+        fresh = folder / "models" / ".preference.part"
+        preference_model.save(learn(start, known, config, seed), fresh)
+        fresh.rename(folder / "models" / "preference")
+    learned = preference_model.load(folder / "models" / "preference")
     for name, reward in arms(start, learned, config).items():
-        if name not in policies:
-            policies[name] = reinforce(start, reward, config, seed)
-    prompts = new_prompts(start, f"second {seed}", config.comparisons)
-    for name, policy in policies.items():
-        row |= {f"{name}: {what}": value for what, value in measure(start, policy, prompts, learned, seed).items()}
-    rounds = {"second": TASK} | ({"control": TWICE} if config.control else {})
-    for file, other in rounds.items():
-        if not (folder / f"{file}.jsonl").exists():
-            texts = {name: write(policies[name], prompts, start.tokenizer, name, seed) for name in (other, BOTH)}
-            save(folder / f"{file}.jsonl", pairs_of(prompts, texts, file, seed))
-    for file, other in rounds.items():
-        row |= _second(*rated(folder, file, config, seed, raters), other, seed)
-    atomic_json(folder / "result.json", row)
-    return row
+        trained(name, reward)
+
+    prompts = new_prompts(start, "second", config.comparisons, seed)
+    texts = {name: write(policy, prompts, start.tokenizer, f"second {name}", seed, config) for name, policy in policies.items()}
+    atomic_json(folder / "texts.json", {"prompts": prompts.texts, "texts": texts})
+    for round, other in rounds(config).items():
+        if not (folder / f"{round}.jsonl").exists():
+            save(folder / f"{round}.jsonl", pairs_of(prompts, {name: texts[name] for name in (other, BOTH)}, round, seed))
+    compared = {round: rated(folder, round, config, seed, raters) for round in rounds(config)}
+    after = preferences(*compared["second"])
+    atomic_json(folder / "measured.json", {
+        "policies": {name: measure(start, policy, prompts, learned, seed, config) for name, policy in policies.items()},
+        "learned from": len(known), "held out": qualities(start, learned, unseen),
+        "second round": qualities(start, learned, after) if after else {},
+    })  # fmt: skip
 
 
-def _first(pairs: list[Pair], choices: list[Choice], seed: int) -> dict:
-    rows = table(choices, pairs)
-    found = agreement.alpha_interval(rows, value="chosen", resamples=500, seed=seed)
-    return {"judgements": len(rows), "alpha": found.estimate, "alpha_low": found.low, "alpha_high": found.high}
-
-
-def _second(pairs: list[Pair], choices: list[Choice], other: str, seed: int) -> dict:
-    """How often BOTH was chosen over ``other``: share, its interval and p from whole raters and items, and the naive p."""
-    rows = table(choices, pairs)
-    if rows.attrs["systems"][1] != BOTH:
-        rows["value"] = -rows["value"]
-    found = agreement.compare(rows, seed=seed)
-    named = {"wins": found.wins, "losses": found.losses, "ties": found.ties, "share": found.share, "low": found.low}
-    named |= {"high": found.high, "p": found.p, "p_naive": found.p_naive, "alpha": agreement.alpha(rows, value="chosen")}
-    return {f"over {other}: {name}": value for name, value in named.items()}
-
-
-def summary(results: Sequence[dict]) -> pd.DataFrame:
-    """Mean over seeds of every estimate, with its 95 % t interval (low and high empty for one seed). P-values and interval
-    ends of single seeds are left out: their means say nothing."""
-    out, single = {}, ("seed", "raters", "low", "high", "alpha_low", "alpha_high", "p", "p_naive")
-    for name in results[0]:
-        if name.rpartition(": ")[2] not in single:
-            found = mean_interval([row[name] for row in results])
-            out[name] = {"mean": found.estimate, "low": found.low, "high": found.high, "seeds": found.n}
-    return pd.DataFrame(out).T
-
-
-def picture(results: Sequence[dict]):
-    """Share of judgements for task + preference, a row per seed and comparison; the label is the figure's alt text."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    from .figures import GREY, STYLE, alt_text
-
-    others = [other for other in (TASK, TWICE) if f"over {other}: share" in results[0]]
-    who = "simulated raters" if results[0]["raters"] == "simulated" else "raters"
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(4.2 * len(others), 1.4 + 0.35 * len(results)), layout="constrained")
-        for axis, other in zip(figure.subplots(1, len(others), sharex=True, squeeze=False)[0], others):
-            for place, row in enumerate(results):
-                share, low, high = (row[f"over {other}: {name}"] for name in ("share", "low", "high"))
-                axis.plot([low, high], [place, place], color="#0072B2")
-                axis.plot(share, place, "o", color="#0072B2")
-            axis.axvline(0.5, color=GREY, linestyle="--")
-            axis.set(yticks=range(len(results)), yticklabels=[f"seed {row['seed']}" for row in results], xlim=(0, 1))
-            axis.set_ylim(-0.5, len(results) - 0.5)
-            axis.set(title=f"over “{other}”", xlabel=f"share of judgements for “{BOTH}”\n({who})")
-    means = "; ".join(f"over {o}: {sum(r[f'over {o}: share'] for r in results) / len(results):.2f}" for o in others)
-    return alt_text(figure, f"Share of {who}' judgements for {BOTH}, mean of {len(results)} seeds, {means}.")
+def rounds(config: Config) -> dict[str, str]:
+    """Round -> what task + preference is compared with in it."""
+    return {"second": TASK} | ({"control": TWICE} if config.control else {})
 
 
 def main(argv: list[str] | None = None) -> int:
+    from . import study_results
+
     parser = argparse.ArgumentParser(prog="python -m rlnlp.study", description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", type=int, default=1, help="how many, from 0")
     parser.add_argument("--raters", choices=("simulated", "people"), default="simulated")
-    parser.add_argument("--reviews", type=int, default=2000, help="lesson.start: reviews the base models learn from")
-    parser.add_argument("--steps", type=int, default=200, help="lesson.start: steps of language-model training")
     for name, field in Config.model_fields.items():
         parser.add_argument(f"--{name.replace('_', '-')}", help=f"{field.description} (default {field.default})")
     args = vars(parser.parse_args(argv))
     given = {name: args[name] for name in Config.model_fields if args[name] is not None}
+    folders = [args["folder"] / f"seed{seed}" for seed in range(args["seeds"])]
     try:
         config = Config.model_validate(given, strict=False)
-        start, results = lesson.start(args["reviews"], args["steps"]), []
-        for seed in range(args["seeds"]):
-            results.append(run(start, config, seed, args["folder"] / f"seed{seed}", args["raters"]))
-            print(f"seed {seed} done", file=sys.stderr, flush=True)
+        for seed, folder in enumerate(folders):
+            run(config, seed, folder, args["raters"], progress=True)
     except Waiting as waiting:
         print(waiting)
         return 0
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    rows = summary(results)
-    rows.to_csv(args["folder"] / "summary.csv", float_format="%.6g")
-    pd.DataFrame(results).to_csv(args["folder"] / "per_seed.csv", index=False)
-    picture(results).savefig(args["folder"] / "shares.png")
-    print(f"{args['raters']} raters\n{rows.astype(float).round(3).to_string()}")
+    rows = study_results.per_seed(folders)
+    rows.to_csv(args["folder"] / "per_seed.csv", index=False)
+    study_results.shares(rows).savefig(args["folder"] / "shares.png")
+    print(f"{args['raters']} raters\n{study_results.summary(rows).astype(float).round(3).to_string()}")
     return 0
 
 
