@@ -59,7 +59,9 @@ OTHERS = {
             "    self.sample = partial(self.sample, mask_model=self.mask_model)\n"
             "\n"
             "def logprobs(self, policy, seen):\n"
-            "    return models.score_tokens(policy, seen)"
+            "    logits = models.head(policy, models.hidden_states(policy, seen)[seen.mask])\n"
+            "    new = models.chosen_logprobs(models.behavior_logits(logits, seen), seen.responses[seen.mask])\n"
+            "    return models.scatter(new, seen.mask)"
         ),
     },
     "ps5": {
@@ -154,7 +156,9 @@ MISTAKES = {
             "    self.sample = partial(self.sample, mask_model=policy)\n"
             "\n"
             "def logprobs(self, policy, seen):\n"
-            "    return models.score_tokens(policy, seen)",
+            "    logits = models.head(policy, models.hidden_states(policy, seen)[seen.mask])\n"
+            "    new = models.chosen_logprobs(models.behavior_logits(logits, seen), seen.responses[seen.mask])\n"
+            "    return models.scatter(new, seen.mask)",
             {"repaired-hidden": "must stay behind when the policy moves on"},
         ),
     },
