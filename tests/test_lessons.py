@@ -102,7 +102,7 @@ def spoil(notebook: dict, rule: str) -> None:
     elif rule == "arrow":
         cells[0]["source"] = source(cells[0]).replace("─►", "-")
     elif rule == "tries":
-        last["source"] = re.sub(r"(?m)^\| `.*\n", "", source(last))
+        last["source"] = re.sub(r"(?m)^\| (?!change).*\n?", "", source(last))
     elif rule == "questions":
         last["source"] = source(last) + "\n4. And a fourth?"
     elif rule == "end":
