@@ -298,25 +298,37 @@ class TestInABrowser:
                 page.keyboard.press(key)
                 waited(tmp_path / "choices.jsonl", Choice, number)
                 page.wait_for_function(f"() => document.body.innerText.includes('{number} of 3 answered')", timeout=60_000 * SLOWER)
+                page.wait_for_timeout(1000 * SLOWER)  # a person reads
             here.screenshot(path=shots / "annotate_pairs.png")
             page.keyboard.press("b")
             page.wait_for_timeout(1000 * SLOWER)
             page.keyboard.press("0")
             rows = waited(tmp_path / "choices.jsonl", Choice, 3)
             assert [row.revision for row in rows] == [0, 0, 1] and rows[2].chosen == "tie" and rows[2].item == rows[1].item
+            number = page.evaluate("() => window.jupyterapp.shell.currentWidget.content.widgets.length")
+            page.wait_for_timeout(1000 * SLOWER)
             here.get_by_role("button", name="1: left is better").click()
             rows = waited(tmp_path / "choices.jsonl", Choice, 4)
+            page.wait_for_function("() => document.activeElement.placeholder?.startsWith('click here')", timeout=60_000 * SLOWER)
+            for key in "00b":  # on a button, JupyterLab would ask whether to restart the kernel, and make a cell
+                page.keyboard.press(key)
+            here.get_by_text("your answer was 1: left is better").wait_for(timeout=60_000 * SLOWER)
+            page.wait_for_timeout(1000 * SLOWER)
+            assert not page.locator(".jp-Dialog").count()
+            assert page.evaluate("() => window.jupyterapp.shell.currentWidget.content.widgets.length") == number
+            here.get_by_role("button", name="1: left is better").click()
+            rows = waited(tmp_path / "choices.jsonl", Choice, 5)
             shown = p.order([Pair(f"id-{i}", "", "", "") for i in range(3)], "ann")
             assert rows[0].chosen == shown[0][1] and rows[1].chosen != shown[1][1] and rows[3].chosen == shown[2][1]
             here.get_by_text("All answered").wait_for(timeout=60_000 * SLOWER)
 
             there = outputs[2]
             there.scroll_into_view_if_needed()
-            there.get_by_label("key").focus()
-            page.keyboard.press("5")
+            there.get_by_role("button", name="5: fully").dblclick()  # counts once
             waited(tmp_path / "ratings.csv", Likert, 1)
-            there.get_by_text("1 of 2 answered").wait_for(timeout=60_000 * SLOWER)
+            there.get_by_text("1 of 2 answered; not counted").wait_for(timeout=60_000 * SLOWER)
             there.screenshot(path=shots / "annotate_likert.png")
+            page.wait_for_timeout(1000 * SLOWER)
             there.get_by_role("button", name="2: hardly").focus()
             page.keyboard.press("Enter")
             assert [row.value for row in waited(tmp_path / "ratings.csv", Likert, 2)] == [5, 2]

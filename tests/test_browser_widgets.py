@@ -108,9 +108,22 @@ def test_the_widgets_in_jupyterlab(lab, page, tmp_path):
     page.wait_for_function(
         "() => [...document.querySelectorAll('img')].some(i => i.alt.includes('policy/clip_fraction'))", timeout=60_000 * SLOWER
     )
+    # a cell that awaits the run does not keep the buttons from working
+    page.evaluate(
+        """([index, code]) => {
+          const content = window.jupyterapp.shell.currentWidget.content;
+          content.widgets[index].model.sharedModel.setSource(code);
+          content.activeCellIndex = index;
+          window.jupyterapp.commands.execute('notebook:run-cell');
+          return 1;
+        }""",
+        [ASK, "print('waited for', (await view)[-1]['update'])"],
+    )
+    page.wait_for_function("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'busy'")
     press(page, here.get_by_role("button", name="stop"), "Enter")
     ended = int(wait_for(here, r"stopped after update \d+").split()[-1])
     assert ended > before
+    wait_for(outputs[ASK], f"waited for {ended}")
     here.locator("button[disabled]", has_text="pause").wait_for()
     assert "Samples of the last update" in here.inner_text()
     shot(LIVE, "live_stopped")

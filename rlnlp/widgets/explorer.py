@@ -73,14 +73,15 @@ def explore(
     looked = lru_cache(maxsize=4)(lambda row: look(experience, row, tokenizer, views))
     rules = [*([SAMPLED] if experience.rollout.allowed is not None else []), *samplers.RULES]
 
-    slow = {"continuous_update": False}
+    slow = {"continuous_update": False, "layout": {"width": "18em"}}
+    fits, menu = {"width": "auto"}, {"width": "18em"}
     episode = widgets.IntSlider(0, 0, len(experience) - 1, description="episode", **slow)
     token = widgets.IntSlider(0, 0, len(looked(0).ids) - 1, description="token", **slow)
-    back = widgets.Button(description="previous token", icon="arrow-left", tooltip="one token back")
-    forward = widgets.Button(description="next token", icon="arrow-right", tooltip="one token on")
-    rule = widgets.Dropdown(options=rules, value="top_p", description="sampler", tooltip="the rule that cuts tokens")
+    back = widgets.Button(description="previous token", icon="arrow-left", tooltip="one token back", layout=fits)
+    forward = widgets.Button(description="next token", icon="arrow-right", tooltip="one token on", layout=fits)
+    rule = widgets.Dropdown(options=rules, value="top_p", description="sampler", tooltip="the rule that cuts tokens", layout=menu)
     value = widgets.SelectionSlider(description="its value", tooltip="the rule's one number", **_options("top_p"), **slow)
-    source = widgets.Dropdown(options=list(views), description="applied to", tooltip="the model whose tokens the rule cuts")
+    source = widgets.Dropdown(options=list(views), description="applied to", tooltip="the model whose tokens the rule cuts", layout=menu)
     status, bar_chart, table, trouble = widgets.HTML(), widgets.HTML(), widgets.HTML(), static.Trouble()
     drawn, setting = [None], [False]  # what is on the screen; whether a control is being set by another one
 

@@ -32,7 +32,7 @@ def coloured(tokens: Sequence[str], quantities: Mapping[str, Sequence[float]]) -
     shown = widgets.HTML(pages[toggle.value])
     toggle.observe(lambda change: setattr(shown, "value", pages[change.new]), "value")
     summary = f"{len(tokens)} tokens coloured by {', '.join(pages)}"
-    rows = [[token, *(f"{float(v):.3g}" for v in values)] for token, *values in zip(tokens, *quantities.values())]
+    rows = [[token, *(f"{float(v) + 0.0:.3g}" for v in values)] for token, *values in zip(tokens, *quantities.values())]
     numbers = widgets.HTML(f"<details><summary>all numbers</summary>{static.table(['token', *pages], rows)}</details>")
 
     def page() -> str:

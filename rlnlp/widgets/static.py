@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+SHORT = 12  # characters: a cell of a table that is never broken, such as a number
 KEPT, CUT, INK = "#0072B2", "#CCCCCC", "#222222"  # a token that a sampler keeps, one that it cuts (as in the quick start)
 
 
@@ -108,12 +109,14 @@ def panels(count: int, width: float = 8.0, height: float = 2.8) -> tuple[Figure,
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], mark: int | None = None) -> str:
     """An HTML table of text; `mark`: the row that is pointed at, in bold, on a colour and announced as the current one."""
-    left = "text-align:left;vertical-align:top;white-space:normal;overflow-wrap:anywhere;line-height:1.5;padding:1px 8px"
-    lines = ["<tr>" + "".join(f'<th scope="col" style="{left}">{html.escape(name)}</th>' for name in head) + "</tr>"]
+    left = "text-align:left;vertical-align:top;line-height:1.5;padding:1px 8px;white-space:"
+    lines = ["<tr>" + "".join(f'<th scope="col" style="{left}normal">{html.escape(name)}</th>' for name in head) + "</tr>"]
     for i, row in enumerate(rows):
         look = ' aria-current="true" style="background:#FFF1CC;color:#000;font-weight:bold"' if i == mark else ""
-        lines.append(f"<tr{look}>" + "".join(f'<td style="{left}">{html.escape(text)}</td>' for text in row) + "</tr>")
-    return f'<table style="font-size:90%;border-collapse:collapse">{"".join(lines)}</table>'
+        wrap = ["nowrap" if len(text) <= SHORT else "normal" for text in row]
+        lines.append(f"<tr{look}>" + "".join(f'<td style="{left}{w}">{html.escape(t)}</td>' for w, t in zip(wrap, row)) + "</tr>")
+    body = f'<table style="font-size:90%;border-collapse:collapse">{"".join(lines)}</table>'
+    return f'<div style="overflow-x:auto" tabindex="0" role="group" aria-label="table">{body}</div>'
 
 
 def say(text: str, trouble: str = "") -> str:
