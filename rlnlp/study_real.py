@@ -17,7 +17,7 @@ from .config import RewardModel
 from .data import DataError
 from .preferences import Preference, load_preferences
 from .tables import number, signed
-from .study_results import _mean
+from .study_results import mean_said
 
 SHAPE = {"layers": 1, "width": 64, "heads": 2, "batch_size": 16, "learning_rate": 1e-3, "max_tokens": 256}
 
@@ -79,7 +79,7 @@ def said(found: dict) -> str:
     better = "better than" if gap["low"] > 0 else "worse than" if gap["high"] < 0 else "not shown to differ from"
     return (
         f"People's choices (`{found['data set']}`, {found['train']} pairs to learn from, {found['test']} test pairs of other prompts): "
-        f"the same kind of scorer, trained from scratch, orders {_mean(seeds)} of the test pairs as people did (seeds: "
+        f"the same kind of scorer, trained from scratch, orders {mean_said(seeds)} of the test pairs as people did (seeds: "
         f"{len(seeds)} [95 % over seeds]; {', '.join(map(number, seeds))}); *choose the longer one* orders {number(longer['estimate'])} "
         f"[{number(longer['low'])}, {number(longer['high'])}] (over prompts). Difference, over prompts: "
         f"{signed(gap['estimate'], gap['low'], gap['high'])}, so it is **{better}** choosing the longer one."

@@ -25,7 +25,7 @@ MEASURES = {
     "task": "task reward", "preference": "learned preference", "judge": "judge", "grammatical": "grammatical sentences",
     "kl": "KL to the base model\n(nats/token)", "words": "words per text",
 }  # fmt: skip
-READERS = ("learned", "the longer one", "task reward", "judge")
+READERS = ("learned", "the longer one", "the shorter one", "task reward", "judge")
 SPLITS = {"held out": "held-out pairs, first round", "second round": "pairs of the second round"}
 
 
@@ -47,6 +47,9 @@ def _row(folder: Path, mixed: bool) -> dict:
     for split in SPLITS:
         for reader, quality in measured[split].items():
             row |= {f"{split}, {reader}: {name}": value for name, value in quality.items()}
+        if longer := measured[split].get("the longer one"):  # its opposite, where raters like what is short
+            row |= {f"{split}, the shorter one: {name}": 1 - longer[name] for name in ("accuracy", "auc")}
+            row[f"{split}, the shorter one: n"] = longer["n"]
     for round, other in rounds(config).items():
         pairs, rows = _ratings(folder, round, said["raters"])
         if rows.attrs["systems"][1] != BOTH:
@@ -103,7 +106,7 @@ def verdict(rows: pd.DataFrame) -> tuple[str, dict]:
     words = {other: stats.decide(test) for other, test in found.items()}
     shares = {other: stats.mean_interval(rows[f"over {other}: share"]) for other in found}
     said = [
-        f"over {OTHERS[o]} {number(s.estimate)} {between(s.low, s.high)} (**{words[o]}**)" for o, s in shares.items()
+        f"{number(s.estimate)} {between(s.low, s.high)} against {OTHERS[o]} (**{words[o]}**)" for o, s in shares.items()
     ]
     lines = [
         f"**Do {raters} prefer what a policy writes once a reward learned from their choices is added to the task reward?** "
@@ -115,7 +118,7 @@ def verdict(rows: pd.DataFrame) -> tuple[str, dict]:
     judgements = int(sum(rows[f"over {o}: {x}"].sum() for o in found for x in ("wins", "losses", "ties")))
     lines.append(
         f"n: {n} seeds, each a whole draw (texts, base model, task reward, raters, scorer, RL); {int(rows['judgements'].sum())} judgements "
-        f"to learn from and {judgements} that compare. Raters agree with α = {_mean(rows['alpha'])} in the first round."
+        f"to learn from and {judgements} that compare. Raters agree with α = {mean_said(rows['alpha'])} in the first round."
     )
     if raters != "raters":
         lines.append(
@@ -144,15 +147,20 @@ def _meaning(words: dict[str, str], raters: str) -> str:
 
 
 def _scorer(rows: pd.DataFrame) -> str:
-    """How good the learned reward is beside the cheapest rule, in a sentence."""
-    a, b = (rows[f"held out, {reader}: accuracy"] for reader in READERS[:2])
-    gap = stats.paired(a, b)
-    said = f"The learned reward orders {_mean(a)} of held-out pairs as the raters did, *choose the longer one* {_mean(b)}: {signed(gap.difference, gap.low, gap.high)}"
+    """How good the learned reward is beside the cheapest rules and the reward that was there before."""
+    learned, *others = (rows[f"held out, {reader}: accuracy"] for reader in READERS[:4])
+    gaps = [stats.paired(learned, other) for other in others]
+    beside = [
+        f"*{name}* {mean_said(other)} (learned less this: {signed(gap.difference, gap.low, gap.high)})"
+        for name, other, gap in zip(("choose the longer one", "choose the shorter one", "the task reward"), others, gaps)
+    ]
     after = f"second round, {READERS[0]}: accuracy"
-    return said + (f"; of the second round's pairs, whose texts were written to please it, {_mean(rows[after])}." if after in rows else ".")
+    last = f" Of the second round's pairs, half of whose texts were written to please it, it orders {mean_said(rows[after])}." if after in rows else ""
+    return f"The learned reward orders {mean_said(learned)} of held-out pairs as the raters did, {join(beside)}.{last}"
 
 
-def _mean(values: Sequence[float]) -> str:
+def mean_said(values: Sequence[float]) -> str:
+    """ "0.612 [0.581, 0.643]": mean and 95 % t interval."""
     found = stats.mean_interval(values)
     return f"{number(found.estimate)} {between(found.low, found.high)}".strip()
 
@@ -177,13 +185,16 @@ P_NAMES = {"p, judgements independent (naive)": "p_naive", "p, whole raters and 
 
 
 def rejected(rows: pd.DataFrame, level: float = 0.05) -> str:
-    """In how many seeds each p is below the level, in a sentence."""
+    """What each seed alone, as the paper's one run, would have been taken for: how often p is below the level, by direction."""
     said = []
     for other in compared(rows):
-        counts = [f"{int((rows[f'over {other}: {key}'] < level).sum())} by the {name}" for name, key in (
-            ("naive p", "p_naive"), ("clustered p", "p"), ("mixed model", "p_mixed")) if f"over {other}: {key}" in rows]  # fmt: skip
-        said.append(f"over *{other}* {join(counts)}")
-    return f"Of {len(rows)} seeds, p < {level} in: {'; '.join(said)}."
+        above, counts = rows[f"over {other}: share"] > 0.5, []
+        for name, key in (("naive p", "p_naive"), ("clustered p", "p"), ("mixed model", "p_mixed")):
+            if f"over {other}: {key}" in rows:
+                small = rows[f"over {other}: {key}"] < level
+                counts.append(f"{int((small & above).sum())} for it and {int((small & ~above).sum())} against it by the {name}")
+        said.append(f"compared with *{other}*, {'; '.join(counts)}")
+    return f"Each of the {len(rows)} seeds alone, as the paper's one run, at p < {level}: {'. And '.join(said)}."
 
 
 def scorer_table(rows: pd.DataFrame) -> pd.DataFrame:
@@ -192,7 +203,7 @@ def scorer_table(rows: pd.DataFrame) -> pd.DataFrame:
     for split, title in SPLITS.items():
         for reader in READERS:
             if f"{split}, {reader}: accuracy" in rows:
-                out[f"{reader}, {title}"] = {what: _mean(rows[f"{split}, {reader}: {what}"]) for what in ("accuracy", "auc")} | {
+                out[f"{reader}, {title}"] = {what: mean_said(rows[f"{split}, {reader}: {what}"]) for what in ("accuracy", "auc")} | {
                     "pairs a seed": f"{rows[f'{split}, {reader}: n'].mean():.0f}"}  # fmt: skip
     return pd.DataFrame(out).T.rename(columns={"auc": "AUC"})
 
@@ -200,7 +211,7 @@ def scorer_table(rows: pd.DataFrame) -> pd.DataFrame:
 def policies_table(rows: pd.DataFrame) -> pd.DataFrame:
     """What each policy writes: mean over seeds [95 %]."""
     names = [name for name in (BASE, TASK, TWICE, BOTH) if f"{name}: task" in rows]
-    return pd.DataFrame({name: {title.replace("\n", " "): _mean(rows[f"{name}: {what}"]) for what, title in MEASURES.items()} for name in names}).T
+    return pd.DataFrame({name: {title.replace("\n", " "): mean_said(rows[f"{name}: {what}"]) for what, title in MEASURES.items()} for name in names}).T
 
 
 # ------------------------------------------------------------------------------------------------------------- figures
@@ -229,7 +240,7 @@ def shares(rows: pd.DataFrame):
             axis.set(title=f"{BOTH}\nover {OTHERS[other]}", xlabel=f"share of judgements ({raters})")
         caption(figure, f"Dots: one seed, interval from whole {raters} and whole texts drawn anew. Diamond: mean of {len(rows)} seeds, "
                         "t interval over seeds. Right of the dashed line: preferred; ties count half.")  # fmt: skip
-    means = "; ".join(f"over {OTHERS[o]} {_mean(rows[f'over {o}: share'])}" for o in others)
+    means = "; ".join(f"over {OTHERS[o]} {mean_said(rows[f'over {o}: share'])}" for o in others)
     return alt_text(figure, f"Share of {raters}' judgements for {BOTH}, mean of {len(rows)} seeds [95 % interval]: {means}.")
 
 
@@ -256,5 +267,5 @@ def what_is_written(rows: pd.DataFrame):
             axis.set_ylim(len(names) - 0.5, -0.5)
         caption(figure, f"Small dots: seeds; diamonds: mean of {len(rows)} with 95 % t interval. The judge knows the grammar; no policy was "
                         "trained on it, but the simulated raters are made from it.")  # fmt: skip
-    means = "; ".join(f"{name}: judge {_mean(rows[f'{name}: judge'])}, task reward {_mean(rows[f'{name}: task'])}" for name in names)
+    means = "; ".join(f"{name}: judge {mean_said(rows[f'{name}: judge'])}, task reward {mean_said(rows[f'{name}: task'])}" for name in names)
     return alt_text(figure, f"Six measures of what each policy writes, mean of {len(rows)} seeds [95 % interval]. {means}.")
