@@ -52,8 +52,7 @@ def _row(folder: Path, mixed: bool) -> dict:
             row[f"{split}, the shorter one: n"] = longer["n"]
     for round, other in rounds(config).items():
         pairs, rows = _ratings(folder, round, said["raters"])
-        if rows.attrs["systems"][1] != BOTH:
-            rows["value"] = -rows["value"]
+        rows = towards(rows, BOTH)
         found = agreement.compare(rows, seed=seed)
         facts = {name: getattr(found, name) for name in ("wins", "losses", "ties", "share", "low", "high", "p_naive", "p")}
         facts |= {"alpha": agreement.alpha(rows, value="chosen"), "equal texts": config.comparisons - len(pairs)}
@@ -72,6 +71,14 @@ def _ratings(folder: Path, name: str, raters: str) -> tuple[list[Pair], pd.DataF
     if any(row.rater.startswith(SIMULATED) != (raters == "simulated") for row in choices):
         raise PreferenceError(f"{folder}: {name}: ratings by people and by simulated raters are mixed")
     return pairs, table(choices, pairs)
+
+
+def towards(choices: pd.DataFrame, system: str) -> pd.DataFrame:
+    """A table of choices with +1 where ``system`` was chosen, -1 where the other was, whatever their names sort to."""
+    systems = choices.attrs["systems"]
+    out = choices.assign(value=choices["value"] * (1 if systems[1] == system else -1))
+    out.attrs["systems"] = [*(name for name in systems if name != system), system]
+    return out
 
 
 def who(rows: pd.DataFrame) -> str:

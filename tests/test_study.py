@@ -72,6 +72,10 @@ def test_wins_are_counted_for_the_arm_with_preferences_whatever_its_name_sorts_t
     choices = p.load(done / "control_simulated.jsonl", Choice)
     won = sum(getattr(pairs[c.item], f"{c.chosen}_system", "") == study.BOTH for c in choices)
     assert won == row[f"over {study.TWICE}: wins"].iloc[0]
+    two = [Pair("1", "", "x", "y", "a", "b"), Pair("2", "", "x", "y", "b", "a")]
+    table = p.table([Choice("1", "ann", "first"), Choice("2", "ann", "first"), Choice("2", "bob", "tie")], two)
+    assert results.towards(table, "a")["value"].tolist() == [1, -1, 0] and results.towards(table, "b")["value"].tolist() == [-1, 1, 0]
+    assert results.towards(table, "a").attrs["systems"] == ["b", "a"]
 
 
 def test_the_arms_differ_in_their_reward_alone(done):
@@ -90,7 +94,7 @@ def test_a_seed_is_a_whole_draw_and_its_prompts_are_new(done, tmp_path):
     weights = zip(here.policy.parameters(), other.policy.parameters())
     assert any(not torch.equal(a, b) for a, b in weights)
     assert not torch.equal(here.reward([""], ["superb ."]), other.reward([""], ["superb ."]))
-    prompts = [set(study.new_prompts(here, name, 100, 3).texts) for name in ("prompts", "first", "second")]
+    prompts = [set(here.prompts.texts), *(set(study.new_prompts(here, name, 100, 3).texts) for name in ("first", "second"))]
     openings = {" ".join(text.split()[: lesson.PROMPT_WORDS]) for text in here.texts}
     for i, one in enumerate(prompts):
         assert len(one & openings) <= 2 and all(len(one & two) <= 2 for two in prompts[:i]), "chance alone repeats ten words"

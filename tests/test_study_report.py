@@ -82,6 +82,7 @@ def written(folder, n=40):
     for split, numbers in (("train", range(n)), ("test", range(n, 2 * n))):
         rows = [{"prompt": f"say {i}", "chosen": "good" + " word" * (i % 4 == 0), "rejected": "bad"} for i in numbers]
         rows = [{**row, "rejected": row["rejected"] + " word" * (i % 4 > 0)} for i, row in zip(numbers, rows)]
+        rows += [{"prompt": "say 0", "chosen": "good", "rejected": "bad"}] * (split == "test")  # a prompt of both
         pd.DataFrame(rows).to_parquet(home / f"{split}.parquet")
     return str(folder)
 
@@ -89,7 +90,7 @@ def written(folder, n=40):
 def test_real_preferences_are_measured_beside_length_and_no_text_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(real, "SHAPE", {**real.SHAPE, "width": 16, "learning_rate": 1e-2, "max_tokens": 32})
     found = real.measure("mine", [0, 1], 10, "bradley-terry", 300, written(tmp_path))
-    assert found["given"] and (found["train"], found["test"]) == (40, 40) and set(found["accuracy by seed"]) == {"0", "1"}
+    assert found["given"] and (found["train"], found["test"], found["prompts in both, left out"]) == (40, 40, 1) and set(found["accuracy by seed"]) == {"0", "1"}
     over = found["over prompts"]
     assert over["longer"]["estimate"] == 0.25 and over["learned, mean of seeds"]["estimate"] > 0.8
     assert over["difference"]["estimate"] == pytest.approx(over["learned, mean of seeds"]["estimate"] - 0.25)
