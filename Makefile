@@ -12,7 +12,7 @@ ifeq ($(filter $(PROFILE),$(PROFILES)),)
 $(error PROFILE=$(PROFILE): expected one of $(PROFILES))
 endif
 
-.PHONY: help env reproduce reports pipelines plan test lab course bench clean
+.PHONY: help env reproduce reports pipelines plan test lab course study bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -28,6 +28,7 @@ help:
 	@echo 'make test [ARGS="-k name"]                the tests'
 	@echo 'make lab                                  JupyterLab at the start page: quick start, lessons, runs'
 	@echo 'make course                               the assignments as students get them: course/build/rlnlp-course.zip'
+	@echo 'make study                                the second human study with simulated raters: reports/study'
 	@echo 'make bench                                speed, beside TRL (installed for this only)'
 	@echo 'make clean [PROFILE=$(PROFILE)]                 remove what one profile generated; keeps reports, DVC cache and .venv'
 	@echo 'Each makes its environment, .venv, the first time (a few minutes).'
@@ -79,6 +80,9 @@ lab: env
 
 course: env
 	@exec .venv/bin/python -m course.release $(ARGS)
+
+study: env
+	@exec .venv/bin/python -m rlnlp.study_pipeline $(ARGS)
 
 bench: env
 	@exec .venv/bin/python -m bench.run $(ARGS)

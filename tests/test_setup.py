@@ -12,6 +12,7 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from packaging.specifiers import SpecifierSet
 from ruamel.yaml import YAML
@@ -42,6 +43,12 @@ def test_readme_counts_the_conditions_as_they_are():
     found = {name: len(values["runs"]) + len(values.get("continued") or {}) for name, values in zip(NAMES, map(lambda p: read(p / "params.yaml"), PROFILES))}
     assert dict(rows).keys() >= {"mini", "full", "follow_up", "imdb", "paper"}
     assert {name: int(count) for name, count in rows} == {name: found[name] for name, _ in rows}
+
+
+def test_readme_says_how_long_texts_are_as_the_tables_do():
+    said = re.search(r"have ([\d.]+), ([\d.]+) and ([\d.]+) words for γ = 0.5, 0.95 and 1\n\(([\d.]+) before", (ROOT / "README.md").read_text(encoding="utf-8"))
+    rows = pd.read_csv(ROOT / "reports/mini/per_seed.csv").query("split == 'test' and decoding == 'plain'").groupby("condition").words.mean()
+    assert [float(x) for x in said.groups()] == [round(rows[c], 1) for c in ("ppo_gamma_050", "ppo_kl_default", "ppo_gamma_100", "zero_shot")]
 
 
 # environment ---------------------------------------------------------------------------------------------------------
