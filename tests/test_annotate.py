@@ -118,6 +118,8 @@ def test_who_goes_back_is_told_what_the_answer_was(tmp_path):
     rate = annotate.likert(TEXTS, tmp_path / "l.jsonl", "ann")
     typed(rate, "4", "3", "b", "b")
     assert "your answer was 4: mostly" in rate.status.value
+    typed(rate, "2", "1", "b", "b")
+    assert "your answer was 2: hardly" in rate.status.value
 
 
 def test_a_double_click_and_a_held_key_count_once(tmp_path, monkeypatch):

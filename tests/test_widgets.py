@@ -466,6 +466,13 @@ def test_what_cannot_be_drawn_does_not_end_training(monkeypatch):
         view.wait(60)
 
 
+def test_a_metric_that_is_no_number_is_not_offered():
+    rows = [{"update": u, "note": "text", "nothing": None, "loss": u / 2} for u in (1, 2)]
+    view = live.run(lambda *_: (row for row in rows), {}, None, score, None, None)
+    assert view.controls.metric.options == ("loss",) and not view.controls.trouble.value
+    assert "loss 0.5 at first, 1 at last" in alts(view._repr_mimebundle_()["text/html"])[0]
+
+
 def test_nothing_that_a_click_says_stands_after_the_last_line(monkeypatch):
     """A click while the last picture is drawn: the run is over, whatever its thread still does."""
     slow, drawing, may = live.Live._draw, threading.Event(), threading.Event()
@@ -595,6 +602,7 @@ def test_seeds_that_ended_early_and_runs_of_other_seeds_are_named(tmp_path):
 def test_a_name_is_found_in_any_case_and_one_torn_file_hides_one_run(tmp_path):
     write_run(tmp_path, "ppo_a", 0.2)
     write_run(tmp_path, "nlpo_b", 0.3)
+    write_run(tmp_path, "NLPO_c", 0.3)
     with open(tmp_path / "ppo_a" / "samples.jsonl", "a") as file:
         file.write('{"torn')
     write_run(tmp_path, "a_few", 0.3)
@@ -611,7 +619,7 @@ def test_a_name_is_found_in_any_case_and_one_torn_file_hides_one_run(tmp_path):
     assert "nlpo_b says 0 at 1" in words and "ppo_a cannot be read" in words and "samples.jsonl" in words
     choose(at)
     at.name.value = "NLPO"
-    assert [box.description for box in at.column.children] == ["nlpo_b"]
+    assert [box.description for box in at.column.children] == ["NLPO_c", "nlpo_b"]
 
 
 # in a kernel ---------------------------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], mark: int | None =
         wrap = ["nowrap" if len(text) <= SHORT else "normal" for text in row]
         lines.append(f"<tr{look}>" + "".join(f'<td style="{left}{w}">{html.escape(t)}</td>' for w, t in zip(wrap, row)) + "</tr>")
     body = f'<table style="font-size:90%;border-collapse:collapse">{"".join(lines)}</table>'
-    return f'<div style="overflow-x:auto" tabindex="0" role="group" aria-label="table">{body}</div>'
+    return f'<div style="overflow-x:auto;width:0;min-width:100%" tabindex="0" role="group" aria-label="table">{body}</div>'
 
 
 def say(text: str, trouble: str = "") -> str:
