@@ -73,7 +73,8 @@ def runs(folder: str | Path = "runs", reports: str | Path = "reports/mini") -> s
     boxes: dict[str, widgets.Checkbox] = {}
     name = widgets.Text(description="runs", placeholder="part of a name", continuous_update=False, tooltip="list the runs of this name")
     column = widgets.VBox(layout={"max_height": "13em", "overflow": "auto", "width": "24em"})
-    view = widgets.ToggleButtons(options=VIEWS, description="show", tooltips=["scores in training", "score against its cost", "texts"])
+    opened = "frontier" if state["found"].conditions and not state["found"].folders else "curves"  # numbers alone draw no curve
+    view = widgets.ToggleButtons(options=VIEWS, value=opened, description="show", tooltips=["scores in training", "score against its cost", "texts"])
     metric = widgets.Dropdown(description="metric", tooltip="drawn on the right")
     gain = widgets.Dropdown(description="up", tooltip="what is gained")
     cost = widgets.Dropdown(description="across", tooltip="what it costs")
