@@ -218,8 +218,8 @@ def clustered(
     would have rated; clusters=("item",) then speaks of that rater alone).
     Limits: clusters of one rating each give the error of independent ratings; ratings without any spread have error 0 and,
     unless the estimate is 0, no p (nan): nothing was seen that could measure one.
-    Simulated studies without an effect are rejected at .05 about as often as they should be from ten raters on, and almost
-    never with four (t with 3 degrees of freedom): with few raters it errs towards "not shown".
+    In simulated studies without an effect p < .05 comes up in about 5 % of them or less (8 to 200 items, 3 to 30 raters;
+    at worst about 7 %, choices by 12 raters who lean strongly); with four raters who rate one system only, in 1 %.
     """
     _columns(table, "value", *clusters)
     values, arms = table["value"].to_numpy(float), [np.ones(len(table), bool)]
