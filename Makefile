@@ -82,7 +82,7 @@ course: env
 	@exec .venv/bin/python -m course.release $(ARGS)
 
 study: env
-	@exec .venv/bin/python -m rlnlp.study_pipeline $(ARGS)
+	@exec .venv/bin/python -m rlnlp.study_pipeline --jobs $(JOBS) --tied
 
 bench: env
 	@exec .venv/bin/python -m bench.run $(ARGS)

@@ -1,21 +1,28 @@
 """What a lesson starts from: a small language model of film reviews and a reward, trained once and then kept.
 
-The first lesson that asks trains them (half a minute); the others, and the assignments, find them in ``.scratch/lessons``.
+The first lesson that asks trains them (half a minute); the others, and the assignments, find them in ``FOLDER``: that of the
+variable RLNLP_LESSONS, else ``.scratch/lessons`` of the repository, else (the package alone is installed) the user's cache.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from . import classify, config, corpus, data, models, pretrain, rewards
 from .runs import fingerprint_inputs, keyed_folder, package_files, writer_lock
 from .types import Prompts
 
-FOLDER = Path(__file__).resolve().parent.parent / ".scratch" / "lessons"
+ROOT = Path(__file__).resolve().parent.parent
+REPORTS = ROOT / "reports"
+_HERE = ROOT / ".scratch" if (ROOT / "dvc.yaml").is_file() else Path.home() / ".cache" / "rlnlp"
+FOLDER = Path(os.environ.get("RLNLP_LESSONS") or _HERE / "lessons")
 POLICY = {"layers": 2, "width": 96, "heads": 4, "context": 64, "tokenizer": "word", "vocabulary": 0, "batch_size": 32, "learning_rate": 6e-3}
 REWARD = {"layers": 1, "width": 32, "heads": 2, "epochs": 2, "batch_size": 32, "learning_rate": 2e-3, "max_tokens": 64}
 PROMPT_WORDS, PROMPTS, RESPONSE_TOKENS = 10, 256, 24
@@ -61,3 +68,15 @@ def start(reviews: int = 2000, steps: int = 200, folder: str | Path = FOLDER) ->
     openings = [" ".join(r.text.split()[:PROMPT_WORDS]) for r in corpus.generate(0, "quickstart prompts", PROMPTS)]
     prompts = data.encode_prompts(openings, tokenizer, max_prompt_tokens=PROMPT_WORDS)
     return Start(tokenizer, policy, rewards.classifier_reward(str(home / "models" / "reward"), tokenizer, label=1), prompts, texts, labels)
+
+
+def verdicts(*claims: str, profiles: Sequence[str] = ("mini", "full", "imdb")) -> pd.DataFrame:
+    """What the committed ledger says today: a row per claim (such as "P01"), its text and the verdict of each profile.
+
+    Raises ValueError for a claim or a profile that the ledger does not have, the nearest named.
+    """
+    ledger = pd.read_csv(REPORTS / "claims.csv", index_col="id")
+    for name, known in [(claim, ledger.index) for claim in claims] + [(profile, ledger.columns) for profile in profiles]:
+        if name not in known:
+            raise ValueError(f"the ledger has no {name!r}{data.nearest(name, known)}")
+    return ledger.loc[list(claims), ["claim", *profiles]]

@@ -69,8 +69,9 @@ class Config(Settings):
     updates: int = Field(25, ge=1, description="of PPO, in every arm")
     episodes: int = Field(64, ge=2, description="per update")
     learning_rate: float = Field(1e-3, gt=0, description="of PPO")
+    gamma: float = Field(0.95, ge=0, le=1, description="discount of PPO; below 1 it teaches policies to end their texts early")
     kl_coef: float = Field(0.1, ge=0, description="beta, reward units per nat; the same in every arm")
-    min_new_tokens: int = Field(12, ge=0, le=lesson.RESPONSE_TOKENS, description="no text ends before; else RL shortens them to stubs")
+    min_new_tokens: int = Field(12, ge=0, le=lesson.RESPONSE_TOKENS, description="no text ends before; else the discount makes stubs of them")
     control: bool = Field(True, description="also train and compare twice the task reward")
 
     @model_validator(mode="after")
@@ -82,7 +83,7 @@ class Config(Settings):
     def ppo(self) -> ppo.Config:
         return ppo.Config(
             updates=self.updates, episodes_per_update=self.episodes, learning_rate=self.learning_rate, kl_coef=self.kl_coef,
-            max_new_tokens=lesson.RESPONSE_TOKENS, min_new_tokens=self.min_new_tokens,
+            gamma=self.gamma, max_new_tokens=lesson.RESPONSE_TOKENS, min_new_tokens=self.min_new_tokens,
         )
 
     def decoding(self) -> Decoding:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -41,3 +46,21 @@ def test_an_interrupted_training_leaves_nothing_half_made(tmp_path, monkeypatch)
     monkeypatch.undo()
     assert not list(tmp_path.glob("*/models"))
     assert lesson.start(reviews=60, steps=3, folder=tmp_path).texts
+
+
+def test_verdicts_are_those_of_the_committed_ledger():
+    found = lesson.verdicts("P10", "P41", profiles=["mini", "imdb"])
+    rows = {row["id"]: row for row in csv.DictReader((lesson.REPORTS / "claims.csv").open(encoding="utf-8"))}
+    assert found.loc["P10"].tolist() == [rows["P10"][name] for name in ("claim", "mini", "imdb")]
+    assert list(found.index) == ["P10", "P41"] and list(found.columns) == ["claim", "mini", "imdb"]
+    with pytest.raises(ValueError, match="no 'P411'.*P41"):
+        lesson.verdicts("P411")
+    with pytest.raises(ValueError, match="no 'minni'.*mini"):
+        lesson.verdicts("P10", profiles=["minni"])
+
+
+def test_models_go_where_the_variable_says_and_else_to_the_repository(tmp_path):
+    say = [sys.executable, "-c", "from rlnlp import lesson; print(lesson.FOLDER)"]
+    for value, expected in ((str(tmp_path), tmp_path), ("", lesson.ROOT / ".scratch" / "lessons")):
+        done = subprocess.run(say, env=os.environ | {"RLNLP_LESSONS": value}, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == str(expected)
