@@ -168,7 +168,7 @@ def nothing(folder: str | Path, reports: str | Path) -> str:
     return static.say(
         "No run is finished yet.",
         f"Looked for {Path(folder).resolve()}/*/per_seed.csv\n     and for {Path(reports).resolve()}/per_seed.csv\n\n"
-        "make reproduce                   makes runs and reports/mini: over an hour\n"
+        "make reproduce                   makes runs and reports/mini: about an hour\n"
         "make reproduce PROFILE=smoke     the same at the smallest size: minutes;\n"
         "                                 then browse.runs('profiles/smoke/runs', 'reports/smoke')",
     )
