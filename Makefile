@@ -33,7 +33,11 @@ help:
 	@echo 'make clean [PROFILE=$(PROFILE)]                 remove what one profile generated; keeps reports, DVC cache and .venv'
 	@echo 'Each makes its environment, .venv, the first time (a few minutes).'
 
-# It also tells git, in this clone only, how to leave the outputs of notebooks out of commits (.gitattributes says of which notebooks).
+# It also tells git, in this clone only, how to leave the outputs of notebooks, and what JupyterLab writes beside them about this
+# machine's Python, out of commits (.gitattributes says of which notebooks).
+LANGUAGE := codemirror_mode file_extension mimetype nbconvert_exporter pygments_lexer version
+STRIP = '$(CURDIR)/.venv/bin/nbstripout' --keep-id --extra-keys '$(addprefix metadata.language_info.,$(LANGUAGE))' | sed 's/Python 3 (ipykernel)/Python 3/'
+
 # The environment is whole when .venv/.ready holds the hash of the two files that define it and this folder's path. One that was
 # moved, or whose making was interrupted, is made anew; one whose files changed is brought up to date.
 env:
@@ -53,7 +57,7 @@ env:
 	fi; \
 	.venv/bin/python -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e . >>.venv/setup.log 2>&1 \
 	  || { tail -n 15 .venv/setup.log >&2; exit 1; }; \
-	[ "$$(git rev-parse --show-toplevel 2>/dev/null)" != "$(CURDIR)" ] || git config filter.nbstripout.clean "'$(CURDIR)/.venv/bin/nbstripout' --keep-id"; \
+	[ "$$(git rev-parse --show-toplevel 2>/dev/null)" != "$(CURDIR)" ] || git config filter.nbstripout.clean "$(STRIP)"; \
 	echo "$$want" > .venv/.ready; rm -f .venv/.unfinished; echo "environment ready after $$(( $$(date +%s) - began )) s"
 
 reproduce: env
