@@ -12,7 +12,7 @@ ifeq ($(filter $(PROFILE),$(PROFILES)),)
 $(error PROFILE=$(PROFILE): expected one of $(PROFILES))
 endif
 
-.PHONY: help env reproduce reports pipelines plan test lab course study bench clean
+.PHONY: help env reproduce reports pipelines plan why test lab course study bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo '              paper   the published models and budgets, needs a GPU'
 	@echo 'make reports [PROFILE=$(PROFILE)]               reports and ledger from the runs that are finished so far'
 	@echo 'make plan [PROFILE=$(PROFILE)]                  what it would do and cost, and what it lacks; runs nothing'
+	@echo 'make why [PROFILE=$(PROFILE)]                   what your edits would run again, and why; runs nothing'
 	@echo 'make test [ARGS="-k name"]                the tests'
 	@echo 'make lab                                  JupyterLab at the start page: quick start, lessons, runs'
 	@echo 'make course                               the assignments as students get them: course/build/rlnlp-course.zip'
@@ -60,16 +61,22 @@ env:
 	[ "$$(git rev-parse --show-toplevel 2>/dev/null)" != "$(CURDIR)" ] || git config filter.nbstripout.clean "$(STRIP)"; \
 	echo "$$want" > .venv/.ready; rm -f .venv/.unfinished; echo "environment ready after $$(( $$(date +%s) - began )) s"
 
-reproduce: env
-	@exec .venv/bin/python -m rlnlp.reproduce $(PROFILE) --jobs $(JOBS) --tied
+reproduce: env pipelines
+	@exec .venv/bin/python -m workbook.stages.reproduce $(PROFILE) --jobs $(JOBS) --tied
 
-# For long profiles, between two sittings; `make reproduce` goes on afterwards.
-reports: env
-	@exec .venv/bin/python -m rlnlp.reproduce $(PROFILE) --jobs $(JOBS) --tied --reports
+# Without runs (a fresh clone): every page and the ledger from the committed tables, in a minute or two. With runs: from those that
+# are finished, for long profiles, between two sittings; `make reproduce` goes on afterwards.
+reports: env pipelines
+	@if [ -d $(FOLDER)/runs ]; then exec .venv/bin/python -m workbook.stages.reproduce $(PROFILE) --jobs $(JOBS) --tied --reports; \
+	else exec .venv/bin/python -m workbook.stages.reports $(PROFILE); fi
 
 # Status 3, which make calls an error: the settings are sound, and a model or data set is missing.
-plan: env
-	@exec .venv/bin/python -m rlnlp.plan $(PROFILE) $(ARGS)
+plan: env pipelines
+	@exec .venv/bin/python -m workbook.stages.plan $(PROFILE) $(ARGS)
+
+# Compared with the last run, that is with the profile's dvc.lock.
+why: env pipelines
+	@exec .venv/bin/python -m workbook.stages.depends why $(PROFILE)
 
 test: env
 	@exec .venv/bin/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
@@ -86,18 +93,18 @@ course: env
 	@exec .venv/bin/python -m course.release $(ARGS)
 
 study: env
-	@exec .venv/bin/python -m rlnlp.study_pipeline --jobs $(JOBS) --tied
+	@exec .venv/bin/python -m workbook.stages.study_pipeline --jobs $(JOBS) --tied
 
 bench: env
 	@exec .venv/bin/python -m bench.run $(ARGS)
 
-# After a change of dvc.yaml: DVC reads the pipelines of earlier commits too, where it follows no link.
-pipelines:
-	@for folder in profiles/*/; do cp dvc.yaml $$folder; done
+# What is made from the overlays of the profiles: their params.yaml, and the copy of dvc.yaml that DVC needs there.
+pipelines: env
+	@exec .venv/bin/python -m workbook.runs.profiles .
 
 # Only what git ignores, only below the named folders: nothing tracked, nothing of another profile, no cache.
 clean:
 	@git clean -fdXq -- $(addprefix $(FOLDER)/,data models worlds variants tune runs build executed) .scratch/$(PROFILE) reports/$(PROFILE) \
-	  .pytest_cache .hypothesis .ruff_cache rlnlp tests bench
+	  .pytest_cache .hypothesis .ruff_cache rlnlp workbook tests bench
 	@rm -rf .scratch/$(PROFILE)
 	@echo 'removed what profile $(PROFILE) generated; its finished results are still in the DVC cache (.dvc/cache)'

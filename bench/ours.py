@@ -23,9 +23,18 @@ def setup(shape: str, value: str, epochs: int, prompt: str, meter: work.Meter):
     tokenizer, policy = work.tokenizer(shape), work.build(shape)
     eos = policy.config.eos_token_id
     config = ppo.Config(
-        episodes_per_update=work.EPISODES, epochs=epochs, minibatches=work.MINIBATCHES, max_new_tokens=work.NEW_TOKENS,
-        min_new_tokens=work.NEW_TOKENS, gamma=work.GAMMA, lam=work.LAM, clip=work.CLIP, value_clip=work.VALUE_CLIP,
-        kl_coef=work.KL_COEF, learning_rate=work.LEARNING_RATE, value=value,
+        episodes_per_update=work.EPISODES,
+        epochs=epochs,
+        minibatches=work.MINIBATCHES,
+        max_new_tokens=work.NEW_TOKENS,
+        min_new_tokens=work.NEW_TOKENS,
+        gamma=work.GAMMA,
+        lam=work.LAM,
+        clip=work.CLIP,
+        value_clip=work.VALUE_CLIP,
+        kl_coef=work.KL_COEF,
+        learning_rate=work.LEARNING_RATE,
+        value=value,
     )
     state = ppo.init(policy, config, seed=1)
 
@@ -33,7 +42,10 @@ def setup(shape: str, value: str, epochs: int, prompt: str, meter: work.Meter):
     mask = torch.zeros(work.EPISODES, length, dtype=torch.bool)
     mask[:, 0 if prompt == "full" else work.PADDING :] = True
     prompts = Prompts(
-        ids=torch.where(mask, eos, 0), mask=mask, texts=[""] * work.EPISODES, references=[[]] * work.EPISODES,
+        ids=torch.where(mask, eos, 0),
+        mask=mask,
+        texts=[""] * work.EPISODES,
+        references=[[]] * work.EPISODES,
         example_ids=[f"prompt {i}" for i in range(work.EPISODES)],
     )
 

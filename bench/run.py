@@ -36,16 +36,21 @@ CASES = {  # epochs: how many of the five are timed; rounds and memory (GB, all 
     "117m-full": {"shape": "117m", "prompt": "full", "epochs": 1, "rounds": 6, "warmup": 1, "memory": 19},
 }
 TITLES = {
-    "tiny": "GPT-2 2x128, vocabulary 1,000", "tiny-full": "GPT-2 2x128, five real prompt tokens instead of 4 PAD + EOS",
-    "117m": "GPT-2 117M shape, random weights", "117m-full": "GPT-2 117M shape, five real prompt tokens",
+    "tiny": "GPT-2 2x128, vocabulary 1,000",
+    "tiny-full": "GPT-2 2x128, five real prompt tokens instead of 4 PAD + EOS",
+    "117m": "GPT-2 117M shape, random weights",
+    "117m-full": "GPT-2 117M shape, five real prompt tokens",
 }
 TARGETS = {  # x TRL, end to end
-    ("tiny", "rlnlp"): 1.25, ("tiny", "rlnlp, shared trunk"): 1.5,
-    ("117m", "rlnlp"): 0.95, ("117m", "rlnlp, shared trunk"): 1.5,
+    ("tiny", "rlnlp"): 1.25,
+    ("tiny", "rlnlp, shared trunk"): 1.5,
+    ("117m", "rlnlp"): 0.95,
+    ("117m", "rlnlp, shared trunk"): 1.5,
 }
 
 
 # ---- the peer's packages -------------------------------------------------------------------------------------------
+
 
 def install_peer() -> None:
     """Install the locked packages into .bench/site unless that has been done; raises ``RuntimeError`` if it fails."""
@@ -69,6 +74,7 @@ def install_peer() -> None:
 
 # ---- workers -------------------------------------------------------------------------------------------------------
 
+
 class Worker:
     """One system, loaded and waiting; ``iterate`` returns seconds, peak memory and counts of one iteration."""
 
@@ -78,8 +84,13 @@ class Worker:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.process = subprocess.Popen(
             [sys.executable, "-m", SYSTEMS[system]["module"], json.dumps(job)],
-            cwd=ROOT, env=environment(system == PEER), text=True, bufsize=1,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log.open("w"),
+            cwd=ROOT,
+            env=environment(system == PEER),
+            text=True,
+            bufsize=1,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.log.open("w"),
         )
         self.facts = self._read()
 
@@ -128,6 +139,7 @@ def measure(case: dict, systems: list[str], rounds: int, core: int) -> dict:
 
 # ---- numbers -------------------------------------------------------------------------------------------------------
 
+
 def seconds(row: dict, part: str, clock: str, scale: float) -> float:
     """Seconds of a part of one iteration of five epochs; ``scale`` = 5 / timed epochs multiplies the epochs only."""
     spans = {span: value[clock] for span, value in row["seconds"].items()}
@@ -160,7 +172,8 @@ def summarise(name: str, case: dict, measured: dict, peer: dict | None) -> list[
                 for part in ("rollout", "update", "iteration")
             }
             record[clock] = {
-                "seconds": medians, "tokens_per_s": {part: work.TOKENS / value for part, value in medians.items()}
+                "seconds": medians,
+                "tokens_per_s": {part: work.TOKENS / value for part, value in medians.items()},
             }
             if peer and system != PEER:
                 ratios = [
@@ -219,6 +232,7 @@ def positions(case: dict, measured: dict) -> str:
 
 # ---- report --------------------------------------------------------------------------------------------------------
 
+
 def machine(records: list[dict]) -> dict:
     """What the numbers depend on; no host name and no path."""
     names = [line.split(":", 1)[1].strip() for line in lines_of("/proc/cpuinfo") if line.startswith("model name")]
@@ -228,8 +242,12 @@ def machine(records: list[dict]) -> dict:
             versions[found.name] = found.version
     return {
         "cpu": names[0] if names else platform.processor() or platform.machine(),
-        "vector_unit": records[0]["cpu_capability"], "cores": os.cpu_count(), "memory_gb": memory_gb("MemTotal"),
-        "system": f"{platform.system()} {platform.machine()}", "python": platform.python_version(), **versions,
+        "vector_unit": records[0]["cpu_capability"],
+        "cores": os.cpu_count(),
+        "memory_gb": memory_gb("MemTotal"),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        **versions,
     }
 
 
@@ -245,8 +263,17 @@ def lines_of(path: str) -> list[str]:
 
 
 COLUMNS = (
-    "system", "networks", "rollout tok/s", "update tok/s", "iteration tok/s", "CPU s", "wall s", "x TRL (CPU)",
-    "x TRL (wall)", "target", "peak MB",
+    "system",
+    "networks",
+    "rollout tok/s",
+    "update tok/s",
+    "iteration tok/s",
+    "CPU s",
+    "wall s",
+    "x TRL (CPU)",
+    "x TRL (wall)",
+    "target",
+    "peak MB",
 )
 METHOD = f"""\
 Work per iteration: {work.EPISODES} episodes x {work.NEW_TOKENS} new tokens from a 5-token prompt
@@ -267,10 +294,12 @@ def table_row(record: dict) -> tuple[str, ...]:
         ratio = record[clock].get("ratio")
         ratios.append(f"{ratio['median']:.2f} [{ratio['low']:.2f}, {ratio['high']:.2f}]" if ratio else "")
     return (
-        record["system"], str(record["networks"]),
+        record["system"],
+        str(record["networks"]),
         *(f"{rate[part]:.4g}" for part in ("rollout", "update", "iteration")),
         f"{spent['iteration']:.3g} ({spent['rollout']:.3g} + {spent['update']:.3g})",
-        f"{record['wall']['seconds']['iteration']:.3g}", *ratios,
+        f"{record['wall']['seconds']['iteration']:.3g}",
+        *ratios,
         f"{record['target']} {'met' if record['met'] else 'MISSED'}" if record.get("target") else "",
         f"{record['peak_mb']:.0f}" + (f" ({record['peak_ratio']:.2f} x TRL)" if "peak_ratio" in record else ""),
     )

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from course import cells
 from course.submissions import KERNEL, MISTAKES, STUDENTS, bodies, hand_in
-from rlnlp import forkserver
-from rlnlp.processes import environment
+from workbook.stages import forkserver
+from workbook.stages.processes import environment
 
 COURSE = Path(__file__).resolve().parent
 ASSIGNMENTS = tuple(sorted(path.parent.name for path in COURSE.glob("source/*/*.ipynb")))
@@ -48,9 +48,14 @@ def nbgrader(folder: Path, *words: str, **variables: str) -> str:
     alone = {"JUPYTER_CONFIG_DIR": str(folder / ".jupyter"), "IPYTHONDIR": str(folder / ".ipython")}
     variables = {**environment(), "HF_HUB_OFFLINE": "1", **alone, **variables}  # nbgrader calls alembic by name
     done = subprocess.run(
-        [sys.executable, "-m", "nbgrader", *words], cwd=folder, env=variables, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-m", "nbgrader", *words],
+        cwd=folder,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise RuntimeError(f"nbgrader {' '.join(words)}: status {done.returncode}\n{done.stdout[-5000:]}")
     return done.stdout
@@ -61,7 +66,7 @@ def kernels(folder: Path) -> Iterator[dict[str, str]]:
     """Variables that make kernels fork from a process that has imported torch: seconds less for each submission."""
     place = folder / ".kernels" / "kernels" / "python3" / "kernel.json"  # found before the one of the environment
     place.parent.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "rlnlp.forkserver", "kernel", "{connection_file}"]
+    command = [sys.executable, "-m", "workbook.stages.forkserver", "kernel", "{connection_file}"]
     place.write_text(json.dumps({"argv": command, "display_name": "Python 3", "language": "python"}), encoding="utf-8")
     with forkserver.running(folder, folder / "forkserver.log") as server:
         yield {**server, "JUPYTER_PATH": str(folder / ".kernels")}
@@ -97,10 +102,12 @@ def points(folder: Path) -> dict[tuple[str, str], dict[str, tuple]]:
         return {
             (submission.student.id, assignment.name): {
                 entry.name: (entry.score, entry.max_score, entry.needs_manual_grade)
-                for notebook in submission.notebooks for entry in notebook.grades
+                for notebook in submission.notebooks
+                for entry in notebook.grades
             }
-            for assignment in book.assignments for submission in assignment.submissions
-        }  # fmt: skip
+            for assignment in book.assignments
+            for submission in assignment.submissions
+        }
 
 
 def feedback(folder: Path, student: str, assignment: str) -> str:

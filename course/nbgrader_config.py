@@ -71,9 +71,14 @@ c.Exchange.root = os.environ.get("NBGRADER_EXCHANGE", os.path.abspath("exchange"
 c.ClearSolutions.code_stub = {"python": "# YOUR CODE HERE\nraise NotImplementedError('not written yet')"}
 c.OverwriteCells.add_missing_cells = True  # a deleted test fails; it does not vanish
 c.Autograde.autograde_preprocessors = [
-    Execute, preprocessors.IgnorePattern, ClearMetadataPreprocessor, preprocessors.LimitOutput,
-    preprocessors.SaveAutoGrades, preprocessors.AssignLatePenalties, preprocessors.CheckCellMetadata,
-]  # fmt: skip
+    Execute,
+    preprocessors.IgnorePattern,
+    ClearMetadataPreprocessor,
+    preprocessors.LimitOutput,
+    preprocessors.SaveAutoGrades,
+    preprocessors.AssignLatePenalties,
+    preprocessors.CheckCellMetadata,
+]
 c.GenerateFeedback.preprocessors = [preprocessors.GetGrades, HideHiddenTests, CSSHTMLHeaderPreprocessor]
 
 c.Execute.timeout_func = seconds
@@ -82,7 +87,8 @@ c.Execute.iopub_timeout = 30
 LATE = f"this cell did not end within {SECONDS} s and was stopped: is there a loop that never ends?"
 c.Execute.error_on_timeout = {"ename": "CellTimeoutError", "evalue": LATE, "traceback": [f"CellTimeoutError: {LATE}"]}
 
-# How a learning platform names the files in its zip, for zip_collect: ada_ps6.ipynb, ps6_ada_attempt_2026-11-20_ps6.ipynb.
+# How a learning platform names the files in its zip, for zip_collect: ada_ps6.ipynb,
+# ps6_ada_attempt_2026-11-20_ps6.ipynb.
 NAMED = r".*?[/_](?P<student_id>[^/_]+)_(?:attempt_[-0-9]+_)?(?P<file_id>ps\d|predictions)\.\w+$"
 c.FileNameCollectorPlugin.named_regexp = NAMED
 c.FileNameCollectorPlugin.valid_ext = [".ipynb", ".json"]  # ps6 hands in its predictions too

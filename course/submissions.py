@@ -67,8 +67,7 @@ OTHERS = {
     "ps5": {
         "target": "paid[~ended] += gamma * next_q[~ended].max(dim=1)[0]\nreturn paid",
         "steps": (
-            "import numpy as np\n"
-            "return torch.from_numpy(paid.double().numpy() @ gamma ** np.arange(paid.shape[1]))"
+            "import numpy as np\nreturn torch.from_numpy(paid.double().numpy() @ gamma ** np.arange(paid.shape[1]))"
         ),
         "truth": (
             "if len(prefix) == horizon:\n"

@@ -16,7 +16,7 @@ def _weights(module: nn.Module) -> dict[str, Tensor]:
 def pack(state: Any) -> tuple[dict[str, Tensor], dict[str, float]]:
     """(tensors, numbers) of a state dataclass: networks, optimiser, replay, KL controller and counters.
 
-    The frozen ``reference`` is left out, also where it has a second name: ``init`` makes it again from the same base model.
+    The frozen ``reference`` is left out, also under a second name: ``init`` makes it again from the same base model.
     """
     tensors, numbers = {}, {}
     for f in dataclasses.fields(state):
@@ -41,8 +41,10 @@ def pack(state: Any) -> tuple[dict[str, Tensor], dict[str, float]]:
 def unpack(state: Any, tensors: dict[str, Tensor], numbers: dict[str, float]) -> None:
     """Put what ``pack`` returned into a state freshly made by ``init`` with the same arguments.
 
-    Raises ``KeyError`` or ``RuntimeError`` where names or shapes differ.
+    Raises ``ValueError`` for a state of another seed, ``KeyError`` or ``RuntimeError`` where names or shapes differ.
     """
+    if (seed := numbers.get("seed")) != getattr(state, "seed", seed):
+        raise ValueError(f"checkpoint: expected one of seed {state.seed}, got one of seed {seed}")
     for f in dataclasses.fields(state):
         value = getattr(state, f.name)
         mine = {k.removeprefix(f.name + "."): v for k, v in tensors.items() if k.startswith(f.name + ".")}

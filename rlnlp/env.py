@@ -13,8 +13,8 @@ import torch
 from gymnasium import spaces
 from transformers import PreTrainedTokenizerBase
 
-from .rewards import Reward, TokenReward, evaluate_reward, evaluate_token_reward
-from .types import Prompts, Sampling, take
+from rlnlp.scoring import Reward, TokenReward, evaluate_reward, evaluate_token_reward
+from rlnlp.types import Prompts, Sampling, take
 
 
 class TextEnv(gymnasium.Env):
@@ -99,7 +99,7 @@ class TextEnv(gymnasium.Env):
         """Append a token: (observation, reward, terminated, truncated, info).
 
         Raises gymnasium.error.ResetNeeded outside an episode, InvalidAction for a token that is not in the vocabulary
-        or not allowed, RewardError as ``rewards.evaluate_reward``.
+        or not allowed, RewardError as ``scoring.evaluate_reward``.
         """
         if self._over:
             raise gymnasium.error.ResetNeeded("TextEnv.step: no episode is running; call reset()")

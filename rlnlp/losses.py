@@ -12,7 +12,8 @@ def cross_entropy(logits: Tensor, tokens: Tensor) -> Tensor:
 
 
 def policy_gradient(logprobs: Tensor, advantages: Tensor, count: int | None = None) -> Tensor:
-    """The loss whose gradient is the policy gradient, Williams 1992 ("Simple statistical gradient-following algorithms").
+    """The loss whose gradient is the policy gradient, Williams 1992 ("Simple statistical gradient-following
+    algorithms").
 
     L = -sum_n A_n log pi(a_n | s_n) / count
 

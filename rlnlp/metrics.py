@@ -1,20 +1,17 @@
-"""Diversity of a set of responses: pure functions on whitespace tokens, and the same as ``evaluate`` metrics.
+"""Diversity of a set of responses: pure functions on whitespace tokens.
 
 x is a response, g an n-gram (n neighbouring words of one response; never across two), c(g) how often g occurs in all
 responses together, N = sum of c(g). Words are taken as they are (no lower-casing, no stemming). All but ``msttr``,
 ``repetition`` and ``words`` depend on how much text there is: compare equal numbers of responses. A value that is
 not defined because there is no such n-gram (or no response) is 0.0.
 
-``diversity`` gives the lot; ``load("distinct", n=2).compute(predictions=[...])`` one in the manner of ``evaluate``,
-without a hub.
+``diversity`` gives the lot.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
-from functools import cache
 from itertools import chain, islice
 
 Gram = tuple[str, ...]
@@ -142,49 +139,3 @@ def diversity(texts: list[str], budget: int = BUDGET) -> dict[str, float]:
         "shared_5gram": shared(everything),
         "words": words(everything),
     }
-
-
-FUNCTIONS: dict[str, Callable] = {
-    f.__name__: f for f in (distinct, entropy, unique, msttr, repetition, shared, words, diversity)
-}
-
-
-@cache
-def metric_class(name: str) -> type:
-    """The ``evaluate.Metric`` subclass of a function above, e.g. ``metric_class("distinct")(n=1)``.
-
-    Its arguments are the function's (n, window, share); ``compute(predictions=[...])`` gives {name: value}, for
-    ``diversity`` its row. Made on demand, because importing ``evaluate`` takes seconds.
-    Raises: ValueError for an unknown name.
-    """
-    if name not in FUNCTIONS:
-        raise ValueError(f"metrics: expected one of {list(FUNCTIONS)}, got {name!r}")
-    import datasets
-    import evaluate
-
-    function = FUNCTIONS[name]
-
-    def __init__(self, *, keep_in_memory: bool = True, **settings):
-        self.settings = settings
-        function([], **settings)  # an unknown or bad setting fails here
-        evaluate.Metric.__init__(self, keep_in_memory=keep_in_memory)
-
-    def _info(self):
-        return evaluate.MetricInfo(
-            description=function.__doc__,
-            citation="",
-            inputs_description="predictions: list of strings",
-            features=datasets.Features({"predictions": datasets.Value("string")}),
-        )
-
-    def _compute(self, predictions):
-        value = function(predictions, **self.settings)
-        return value if isinstance(value, dict) else {name: value}
-
-    body = {"__init__": __init__, "_info": _info, "_compute": _compute, "__doc__": function.__doc__}
-    return type(name.capitalize(), (evaluate.Metric,), body)
-
-
-def load(name: str, **settings):
-    """An ``evaluate.Metric`` without a hub: ``load("msttr", window=50).compute(predictions=texts)["msttr"]``."""
-    return metric_class(name)(**settings)

@@ -1,54 +1,30 @@
 """One view of causal and encoder-decoder language models: what the learners and the sampler need of either.
 
 In: a transformers model and token ids. Out: hidden states that predict response tokens, logits where they are needed.
-The language-model head runs only at real response positions: at GPT-2's vocabulary it is a third of a small model's work.
+The language-model head runs only at real response positions: at GPT-2's vocabulary it is a third of a small model's
+work.
 """
 
 from __future__ import annotations
 
 import copy
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from . import q_heads
-from .types import Prompts, Rollout, Sampling
+from rlnlp.types import Prompts, Rollout, Sampling
 
 if TYPE_CHECKING:  # its modelling code takes seconds to import; reading the settings must not wait for it
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
 
 CHUNK = 4096  # positions whose logits over the whole vocabulary are in memory at once, where no gradient is needed
 
 
-def load(folder: str | Path, device: str = "cpu") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A language model (causal or encoder-decoder, in evaluation mode, fp32) and its tokenizer.
-
-    ``folder`` was written by ``save_pretrained``, or is a hub id. No remote code is run. A limited vocabulary is limited
-    again and a Q head installed again. Raises ``ValueError`` with the reason where it cannot be loaded.
-    """
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
-
-    try:
-        config = AutoConfig.from_pretrained(folder)
-        kind = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
-        model = kind.from_pretrained(folder, dtype=torch.float32).to(device).eval()
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError, KeyError) as error:
-        raise ValueError(f"model {folder}: cannot be loaded as a language model with its tokenizer: {error}") from error
-    if q_heads.installed(model):
-        q_heads.restore(model, folder)
-    if limited(model):
-        limit_vocabulary(model, model.config.allowed_token_ids)
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    return model, tokenizer
-
-
 def positions(mask: Tensor) -> Tensor:
-    """Position ids [B, L] of a left-padded batch: a row's first real token is position 0 however much padding it has."""
+    """Position ids [B, L] of a left-padded batch: a row's first real token is position 0 however much padding it
+    has."""
     return (mask.long().cumsum(-1) - 1).clamp(min=0)
 
 
@@ -65,8 +41,11 @@ def encode(model: PreTrainedModel, prompts: Prompts) -> tuple[Tensor, Tensor]:
 
 
 def prompt_inputs(model: PreTrainedModel, prompts: Prompts) -> dict[str, Tensor]:
-    """What transformers' ``generate`` needs of prompts: ids and mask [B, P], padded on the side that suits the model."""
-    ids, mask = _right_padded(prompts.ids, prompts.mask) if model.config.is_encoder_decoder else (prompts.ids, prompts.mask)
+    """What transformers' ``generate`` needs of prompts: ids and mask [B, P], padded on the side that suits the
+    model."""
+    ids, mask = (
+        _right_padded(prompts.ids, prompts.mask) if model.config.is_encoder_decoder else (prompts.ids, prompts.mask)
+    )
     return {"input_ids": ids, "attention_mask": mask.long()}
 
 
@@ -104,7 +83,8 @@ def head(model: PreTrainedModel, hidden: Tensor) -> Tensor:
 
 @torch.no_grad()
 def check_head(model: PreTrainedModel) -> None:
-    """Raise ``ValueError`` where a model's logits are not its output embedding of its last hidden state (soft-capping, ...)."""
+    """Raise ``ValueError`` where a model's logits are not its output embedding of its last hidden state (soft-capping,
+    ...)."""
     ids = torch.arange(4, device=model.device).unsqueeze(0) % model.config.vocab_size
     real, training = torch.ones_like(ids), model.training
     model.eval()
@@ -120,44 +100,6 @@ def check_head(model: PreTrainedModel) -> None:
             f"model {type(model).__name__}: its logits are not its output embedding applied to its last hidden state, "
             f"which rlnlp.models.head assumes; extend that function for model_type {model.config.model_type!r}"
         )
-
-
-ABSENT = -1e9  # logit of a token that does not exist: no mass in float32, and finite, so that 0 x log 0 is 0
-
-
-def limit_vocabulary(model: PreTrainedModel, allowed_ids: list[int]) -> None:
-    """Leave ``model`` a smaller action space, in place: only the tokens ``allowed_ids`` can be chosen from now on.
-
-    The others get the constant ``ABSENT`` added to their logits, in the output embedding itself, so that sampling,
-    scoring, KL and every copy of the model agree without knowing; their log-probabilities are about -1e9 nats. It has
-    no parameters: tied weights stay tied and nothing new is trained. Prompts may still hold any token. The list goes
-    into the model's config, and ``load`` applies it again; other code that loads the saved model sees all tokens.
-    A second call replaces the first.
-    Raises ``ValueError`` for ids outside the vocabulary, without the end token, and for an output embedding with a bias.
-    """
-    layer, size = model.get_output_embeddings(), model.get_output_embeddings().out_features
-    if wrong := [i for i in allowed_ids if not 0 <= i < size]:
-        raise ValueError(f"limit_vocabulary: expected ids from 0 to {size - 1}, got {wrong[:5]}")
-    eos = model.generation_config.eos_token_id
-    eos = eos if eos is not None else model.config.eos_token_id
-    for end in eos if isinstance(eos, (list, tuple)) else [eos]:
-        if end not in allowed_ids:
-            raise ValueError(f"limit_vocabulary: the end token {end} is not among the allowed ids, so episodes could not end")
-    if "bias" in layer._parameters and layer.bias is not None:
-        raise ValueError(f"limit_vocabulary: the output embedding of {type(model).__name__} has a bias of its own")
-    bias = torch.full((size,), ABSENT, dtype=layer.weight.dtype, device=layer.weight.device)
-    bias[list(allowed_ids)] = 0.0
-    if "bias" in layer._parameters:
-        del layer.bias
-        layer.register_buffer("bias", bias, persistent=False)  # a buffer: requires_grad_(True) cannot wake it
-    else:
-        layer.bias.copy_(bias)
-    model.config.allowed_token_ids = sorted(set(allowed_ids))
-
-
-def limited(model: PreTrainedModel) -> bool:
-    """Whether ``limit_vocabulary`` was applied to the model."""
-    return getattr(model.config, "allowed_token_ids", None) is not None
 
 
 def restrict(logits: Tensor, sampling: Sampling, steps: Tensor, allowed: Tensor | None) -> Tensor:
@@ -197,7 +139,8 @@ def score_tokens(model: PreTrainedModel, rollout: Rollout) -> Tensor:
     """Log-probabilities [B, T] in nats of the response tokens under the bare model (temperature 1, no mask)."""
     hidden, tokens = hidden_states(model, rollout)[rollout.mask], rollout.responses[rollout.mask]
     parts = [
-        chosen_logprobs(head(model, h).float(), t) for h, t in zip(hidden.split(CHUNK), tokens.split(CHUNK), strict=True)
+        chosen_logprobs(head(model, h).float(), t)
+        for h, t in zip(hidden.split(CHUNK), tokens.split(CHUNK), strict=True)
     ]
     return scatter(torch.cat(parts), rollout.mask)
 
@@ -233,7 +176,9 @@ class ValueModel(nn.Module):
     def __init__(self, policy: PreTrainedModel):
         super().__init__()
         self.trunk = copy.deepcopy(policy)
-        self.trunk.set_output_embeddings(nn.Identity())  # never run; without this an untied head would be kept and trained
+        self.trunk.set_output_embeddings(
+            nn.Identity()
+        )  # never run; without this an untied head would be kept and trained
         self.trunk.requires_grad_(True)
         self.head = value_head(policy)
 
@@ -257,12 +202,14 @@ def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:
 
 @torch.no_grad()
 def sync(target: nn.Module, source: nn.Module) -> None:
-    """Copy every weight and buffer of ``source`` into ``target`` in place, so that no holder of ``target`` goes stale."""
+    """Copy every weight and buffer of ``source`` into ``target`` in place, so that no holder of ``target`` goes
+    stale."""
     target.load_state_dict(source.state_dict())
 
 
 class Decoder:
-    """One model generating one batch token by token, with a key-value cache and, where it has one, an encoder of its own.
+    """One model generating one batch token by token, with a key-value cache and, where it has one, an encoder of its
+    own.
 
     Each model gets its own Decoder, so that a mask model never sees the policy's encoder output or cache.
     """
@@ -311,5 +258,3 @@ class Decoder:
         self.mask, self.next_input = self.mask[rows], self.next_input[rows]
         if self.model.config.is_encoder_decoder:
             self.memory, self.memory_mask = self.memory[rows], self.memory_mask[rows]
-
-

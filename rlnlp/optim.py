@@ -1,4 +1,5 @@
-"""Natural gradients: Fisher products, conjugate gradient, the step to a KL bound, line search; no models, no settings."""
+"""Natural gradients: Fisher products, conjugate gradient, the step to a KL bound, line search; no models, no
+settings."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ def flat(tensors: Iterable[Tensor]) -> Tensor:
 
 
 def categorical_kl(old: Tensor, new: Tensor) -> Tensor:
-    """KL(old || new) [N] in nats of log-probabilities [N, V]; a token that ``old`` cannot choose (-inf) adds nothing."""
+    """KL(old || new) [N] in nats of log-probabilities [N, V]; a token that ``old`` cannot choose (-inf) adds
+    nothing."""
     return (old.exp() * (old - new).masked_fill(old == -torch.inf, 0.0)).sum(-1)
 
 
@@ -29,7 +31,9 @@ def fisher_product(logprobs: Tensor, parameters: list[Tensor]) -> Callable[[Tens
     gradient = flat(torch.autograd.grad(kl, parameters, create_graph=True, allow_unused=True, materialize_grads=True))
 
     def product(v: Tensor) -> Tensor:
-        rows = torch.autograd.grad(gradient, parameters, v, retain_graph=True, allow_unused=True, materialize_grads=True)
+        rows = torch.autograd.grad(
+            gradient, parameters, v, retain_graph=True, allow_unused=True, materialize_grads=True
+        )
         return flat(rows)
 
     return product
@@ -64,7 +68,9 @@ def conjugate_gradient(product: Callable[[Tensor], Tensor], b: Tensor, steps: in
     return x
 
 
-def natural_step(product: Callable[[Tensor], Tensor], gradient: Tensor, bound: float, damping: float, steps: int) -> Tensor:
+def natural_step(
+    product: Callable[[Tensor], Tensor], gradient: Tensor, bound: float, damping: float, steps: int
+) -> Tensor:
     """The step s [P] along (F + damping I)^-1 g on which the KL's quadratic model s.F s / 2 is ``bound`` (nats).
 
     product   v [P] -> F v [P];  gradient  g [P] of what is to grow;  steps  of conjugate gradient

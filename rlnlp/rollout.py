@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from .models import Decoder, prompt_inputs, restrict, score_tokens
-from .samplers import Sampler, observe
-from .seeds import generator as named_generator
-from .types import Allowed, NotFinite, Prompts, Rollout, Sampling, take
+from rlnlp.models import Decoder, restrict
+from rlnlp.samplers import Sampler, chain, top_k, top_p
+from rlnlp.types import Allowed, NotFinite, Prompts, Rollout, Sampling, take
+from rlnlp.types import generator as named_generator
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-def sampling_from(model: PreTrainedModel, max_new_tokens: int, temperature: float = 1.0, min_new_tokens: int = 0) -> Sampling:
+def sampling_from(
+    model: PreTrainedModel, max_new_tokens: int, temperature: float = 1.0, min_new_tokens: int = 0
+) -> Sampling:
     """Sampling settings with the model's own end and padding ids. Raises ``ValueError`` where it names no end token."""
     eos = model.generation_config.eos_token_id
     eos = eos if eos is not None else model.config.eos_token_id
@@ -28,6 +30,22 @@ def sampling_from(model: PreTrainedModel, max_new_tokens: int, temperature: floa
     pad = model.generation_config.pad_token_id
     pad = pad if pad is not None else model.config.pad_token_id
     return Sampling(eos, eos if pad is None else pad, max_new_tokens, temperature, min_new_tokens)
+
+
+def truncation(top_k_tokens: int = 0, top_p_mass: float = 1.0, first: Sampler | None = None) -> Sampler | None:
+    """The truncation that settings describe: ``first``, then top-k, then top-p of what is left; None where all are off
+    (None, 0 and 1)."""
+    rules = [] if first is None else [first]
+    rules += ([top_k(top_k_tokens)] if top_k_tokens else []) + ([top_p(top_p_mass)] if top_p_mass < 1 else [])
+    return None if not rules else rules[0] if len(rules) == 1 else chain(*rules)
+
+
+def observe(state: Any, tokens: Tensor) -> Any:
+    """A sampler's state once the ``tokens`` [B] are drawn from what it allowed: told to those that have an
+    ``observe``."""
+    if isinstance(state, list):
+        return [observe(one, tokens) for one in state]
+    return state.observe(tokens) if hasattr(state, "observe") else state
 
 
 def draw(logits: Tensor, uniform: Tensor) -> Tensor:
@@ -71,19 +89,16 @@ def sample(
     responses = torch.full((B, T), sampling.pad_id, dtype=torch.long, device=device)
     mask = torch.zeros(B, T, dtype=torch.bool, device=device)
     behavior, bare = (torch.zeros(B, T, device=device) for _ in range(2))
-    bits, vocabulary = None, None
-
+    bits, vocabulary = None, 0
     decoders = [Decoder(policy, prompts)] + ([Decoder(mask_model, prompts)] if mask_model is not None else [])
-    rows, state, mask_state = torch.arange(B, device=device), None, None
+    rules = ([] if mask_model is None else [(1, mask_rule)]) + ([] if sampler is None else [(0, sampler)])
+    rows, states = torch.arange(B, device=device), [None] * len(rules)
     running = torch.ones(B, dtype=torch.bool, device=device)
     for t in range(T):
-        all_logits = [decoder.logits() for decoder in decoders]
-        logits, allowed = all_logits[0], None
-        steps = torch.full((len(rows),), t, device=device)
-        if mask_model is not None:
-            _, allowed, mask_state = mask_rule(restrict(all_logits[1], sampling, steps, None), mask_state)
-        if sampler is not None:
-            _, kept, state = sampler(restrict(logits, sampling, steps, allowed), state)
+        all_logits, allowed = [decoder.logits() for decoder in decoders], None
+        logits, steps = all_logits[0], torch.full((len(rows),), t, device=device)
+        for i, (which, rule) in enumerate(rules):
+            _, kept, states[i] = rule(restrict(all_logits[which], sampling, steps, allowed), states[i])
             allowed = kept if allowed is None else allowed & kept
         if allowed is not None:
             if bits is None:
@@ -92,9 +107,7 @@ def sample(
             bits[rows, t] = Allowed.pack(allowed)
         restricted = restrict(logits, sampling, steps, allowed)
         tokens = draw(restricted, uniform[rows, t])
-        state, mask_state = observe(state, tokens), observe(mask_state, tokens)
-        at = tokens.unsqueeze(1)
-        live = running[rows]
+        states, at, live = observe(states, tokens), tokens.unsqueeze(1), running[rows]
         behavior[rows, t] = (restricted.gather(1, at).squeeze(1) - restricted.logsumexp(-1)) * live
         bare[rows, t] = (logits.gather(1, at).squeeze(1) - logits.logsumexp(-1)) * live
         responses[rows, t] = torch.where(live, tokens, responses[rows, t])
@@ -104,69 +117,31 @@ def sample(
             break
         for decoder in decoders:
             decoder.append(tokens)
-        # Compacting copies the caches: worth it once a quarter of the batch has ended. A sampler with a state keeps all.
-        alive = running[rows]
-        if state is None and mask_state is None and alive.sum() <= 0.75 * len(rows):
-            kept = alive.nonzero().squeeze(1)
-            rows = rows[kept]
+        # Compacting copies the caches: worth it once a quarter of the rows has ended. A rule with a state keeps all.
+        alive = running[rows].nonzero().squeeze(1)
+        if len(alive) <= 0.75 * len(rows) and all(state is None for state in states):
+            rows = rows[alive]
             for decoder in decoders:
-                decoder.keep(kept)
+                decoder.keep(alive)
             if follow is not None:
-                follow(kept)
+                follow(alive)
     policy.train(was_training)
-
-    used = int(mask.any(0).sum())
-    responses, mask = responses[:, :used], mask[:, :used]
-    packed = None
-    if bits is not None:
-        packed = Allowed(bits[:, :used] * mask.unsqueeze(-1).to(torch.uint8), vocabulary)
-    return Rollout(
-        prompts, responses, mask, terminated=~running,
-        behavior_logprobs=behavior[:, :used], logprobs=bare[:, :used], sampling=sampling, allowed=packed,
-    )
+    kept = None if bits is None else Allowed(bits * mask.unsqueeze(-1).to(torch.uint8), vocabulary)
+    return _real_columns(Rollout(prompts, responses, mask, ~running, behavior, bare, sampling, kept))
 
 
-@torch.no_grad()
-def beam_search(policy: PreTrainedModel, prompts: Prompts, sampling: Sampling, beams: int) -> Rollout:
-    """The response with the highest mean log-probability per token that ``beams`` beams find; beams = 1 is greedy.
-
-    transformers' own search with none of its other settings but ``min_new_tokens`` and the horizon. Deterministic, so there
-    is no distribution that was sampled from: ``behavior_logprobs`` are zero. Raises ``ValueError`` for a temperature.
-    """
-    from transformers import GenerationConfig
-
-    if sampling.temperature != 1.0:
-        raise ValueError(f"beam search: expected temperature 1, got {sampling.temperature}")
-    settings = GenerationConfig(
-        num_beams=beams, do_sample=False, max_new_tokens=sampling.max_new_tokens, min_new_tokens=sampling.min_new_tokens,
-        eos_token_id=sampling.eos_id, pad_token_id=sampling.pad_id,
-        decoder_start_token_id=getattr(policy.config, "decoder_start_token_id", None),
-    )
-    own, policy.generation_config = policy.generation_config, settings  # generate() fills gaps from the model's own
-    try:
-        tokens = policy.generate(**prompt_inputs(policy, prompts))
-    finally:
-        policy.generation_config = own
-    responses = tokens[:, 1 if policy.config.is_encoder_decoder else prompts.ids.shape[1] :]
-    ended = responses == sampling.eos_id
-    mask = ended.long().cumsum(1) - ended.long() == 0  # real up to and including the first EOS
-    zeros = torch.zeros(responses.shape, device=responses.device)
-    rollout = Rollout(
-        prompts, responses.masked_fill(~mask, sampling.pad_id), mask, ended.any(1), behavior_logprobs=zeros, logprobs=zeros,
-        sampling=sampling,
-    )
-    return dataclasses.replace(rollout, logprobs=score_tokens(policy, rollout))
+def _real_columns(rollout: Rollout) -> Rollout:
+    """Without the response columns that are padding in every row."""
+    used = int(rollout.mask.any(0).sum())
+    cut = {name: getattr(rollout, name)[:, :used] for name in ("responses", "mask", "behavior_logprobs", "logprobs")}
+    if rollout.allowed is not None:
+        cut["allowed"] = dataclasses.replace(rollout.allowed, bits=rollout.allowed.bits[:, :used])
+    return dataclasses.replace(rollout, **cut)
 
 
 def repeat(prompts: Prompts, n: int) -> Prompts:
     """Each prompt ``n`` times in a row, for several samples per prompt."""
     return take(prompts, torch.arange(len(prompts)).repeat_interleave(n)) if n > 1 else prompts
-
-
-def best_rows(scores: Tensor, n: int) -> Tensor:
-    """The row [B] with the highest of ``scores`` [B n] among each prompt's ``n`` rows, as ``repeat`` laid them out."""
-    best = scores.view(-1, n).argmax(1)
-    return torch.arange(len(best), device=best.device) * n + best
 
 
 def decode(rollout: Rollout, tokenizer: PreTrainedTokenizerBase) -> list[str]:
@@ -180,14 +155,8 @@ def trim(rollout: Rollout) -> Rollout:
     """Drop prompt and response columns that are padding in every row: a minibatch of short rows costs a short pass."""
     prompts = rollout.prompts
     start = int(prompts.mask.any(0).long().argmax())
-    used = int(rollout.mask.any(0).sum())
-    allowed = rollout.allowed and dataclasses.replace(rollout.allowed, bits=rollout.allowed.bits[:, :used])
-    return dataclasses.replace(
-        rollout,
-        prompts=dataclasses.replace(prompts, ids=prompts.ids[:, start:], mask=prompts.mask[:, start:]),
-        responses=rollout.responses[:, :used], mask=rollout.mask[:, :used],
-        behavior_logprobs=rollout.behavior_logprobs[:, :used], logprobs=rollout.logprobs[:, :used], allowed=allowed,
-    )
+    prompts = dataclasses.replace(prompts, ids=prompts.ids[:, start:], mask=prompts.mask[:, start:])
+    return dataclasses.replace(_real_columns(rollout), prompts=prompts)
 
 
 def from_references(prompts: Prompts, tokenizer: PreTrainedTokenizerBase, sampling: Sampling) -> Rollout:
@@ -213,7 +182,8 @@ def from_references(prompts: Prompts, tokenizer: PreTrainedTokenizerBase, sampli
 
 
 def batch_of(prompts: Prompts, size: int, seed: int, update: int) -> Prompts:
-    """The prompts of one update: ``size`` of them, walking through seeded permutations of all, each prompt once a pass."""
+    """The prompts of one update: ``size`` of them, walking through seeded permutations of all, each prompt once a
+    pass."""
     positions = range(update * size, (update + 1) * size)
     orders = {}
     for epoch in {position // len(prompts) for position in positions}:

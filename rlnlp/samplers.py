@@ -2,10 +2,10 @@
 
 A sampler is a function ``(logits [B, V], state) -> (logits [B, V], allowed [B, V] bool, state)``. ``logits`` come back
 unchanged and unmasked (temperature is a setting of the rollout, ``types.Sampling``, because it is scored too);
-``allowed`` always keeps at least one token; ``state`` is None for a rule without memory, and may have an ``observe`` that is
-told the tokens drawn. A rule applied to an older copy of the policy is NLPO's mask.
-Tokens that are equally probable are kept or cut together, except by top-p and the random mask. A new rule is a function and
-an entry in ``RULES``.
+``allowed`` always keeps at least one token; ``state`` is None for a rule without memory, and may have an ``observe``
+that is told the tokens drawn. A rule applied to an older copy of the policy is NLPO's mask.
+Tokens that are equally probable are kept or cut together, except by top-p and the random mask. A new rule is a
+function and an entry in ``RULES``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def top_p(p: float, min_tokens_to_keep: int = 1) -> Sampler:
     """The smallest set of most probable tokens whose mass reaches p (Holtzman et al. 2020, arXiv:1904.09751).
 
     p in (0, 1]; p = 1 keeps everything, p near 0 keeps ``min_tokens_to_keep``. Equal to transformers' TopPLogitsWarper.
-    RL4LMs keeps at least 100 tokens by default, which makes a sweep over small p no sweep at all; the default here is 1.
+    RL4LMs keeps at least 100 tokens by default, which makes a sweep over small p no sweep at all; the default here is
+    1.
     """
     _check_mass(p, min_tokens_to_keep)
 
@@ -107,11 +108,12 @@ def _surprise(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def typical(p: float) -> Sampler:
-    """The tokens whose surprise is closest to the entropy, until their mass reaches p (Meister et al. 2022, arXiv:2202.00666).
+    """The tokens whose surprise is closest to the entropy, until their mass reaches p (Meister et al. 2022,
+    arXiv:2202.00666).
 
-    Sorted by |h + log p(x)|, the shortest prefix with mass >= p, and what is tied with its last token. p in (0, 1]; 1 keeps
-    everything, near 0 the most typical token, which need not be the most probable one: the one rule that can cut that.
-    Equal to transformers' (which refuses 1).
+    Sorted by |h + log p(x)|, the shortest prefix with mass >= p, and what is tied with its last token. p in (0, 1]; 1
+    keeps everything, near 0 the most typical token, which need not be the most probable one: the one rule that can
+    cut that. Equal to transformers' (which refuses 1).
     """
     if not 0 < p <= 1:
         raise ValueError(f"typical: expected 0 < p <= 1, got {p}")
@@ -181,13 +183,13 @@ class Feedback:
 def mirostat(tau: float, learning_rate: float = 1.0, top: int = 100) -> Sampler:
     """Top-k whose k is steered so that tokens surprise by ``tau`` bits on average (Basu et al. 2021, arXiv:2007.14966).
 
-    k = (e 2^mu / (1 - N^-e))^(1/s), e = s - 1, rounded, from 1 to N; mu starts at 2 tau and follows ``Feedback.observe``.
-    s is Zipf's exponent by least squares on the gaps of the ``top`` tokens i = 1, 2, ... by probability:
-    s = sum t_i b_i / sum t_i^2, t_i = log((i + 1) / i), b_i = log(p_i / p_(i+1)). N counts the tokens that have mass.
-    The surprise is that under the whole distribution the rule saw, not under its top k. One mu per row; it is not bounded.
-    tau > 0; near 0 is greedy, above log2 V in the end keeps everything. At e = 0 the fraction is its limit, 1 / log N.
-    The authors' program keeps one token more than k and estimates s on 3,000 gaps; the paper says k and 100 tokens. The
-    formula in the CS224N report has another sign and scope of the exponent.
+    k = (e 2^mu / (1 - N^-e))^(1/s), e = s - 1, rounded, from 1 to N; mu starts at 2 tau and follows
+    ``Feedback.observe``. s is Zipf's exponent by least squares on the gaps of the ``top`` tokens i = 1, 2, ... by
+    probability: s = sum t_i b_i / sum t_i^2, t_i = log((i + 1) / i), b_i = log(p_i / p_(i+1)). N counts the tokens
+    that have mass. The surprise is that under the whole distribution the rule saw, not under its top k. One mu per
+    row; it is not bounded. tau > 0; near 0 is greedy, above log2 V in the end keeps everything. At e = 0 the fraction
+    is its limit, 1 / log N. The authors' program keeps one token more than k and estimates s on 3,000 gaps; the paper
+    says k and 100 tokens. The formula in the CS224N report has another sign and scope of the exponent.
     """
     if not 0 < tau < math.inf:
         raise ValueError(f"mirostat: expected a finite target > 0 bits, got {tau}")
@@ -225,21 +227,6 @@ def chain(*rules: Sampler) -> Sampler:
     return rule
 
 
-def observe(state: Any, tokens: Tensor) -> Any:
-    """A sampler's state once the ``tokens`` [B] are drawn from what it allowed: told to those that have an ``observe``."""
-    if isinstance(state, list):
-        return [observe(one, tokens) for one in state]
-    return state.observe(tokens) if hasattr(state, "observe") else state
-
-
-def truncation(top_k_tokens: int = 0, top_p_mass: float = 1.0, first: Sampler | None = None) -> Sampler | None:
-    """The truncation that settings describe: ``first``, then top-k, then top-p of what is left; None where all are off
-    (None, 0 and 1)."""
-    rules = [] if first is None else [first]
-    rules += ([top_k(top_k_tokens)] if top_k_tokens else []) + ([top_p(top_p_mass)] if top_p_mass < 1 else [])
-    return None if not rules else rules[0] if len(rules) == 1 else chain(*rules)
-
-
 def _without(value: float) -> Sampler:
     if value != 0:
         raise ValueError(f"none: expected 0, because the rule without a rule has no number, got {value}")
@@ -267,16 +254,20 @@ RULES: dict[str, Callable[[float], Sampler]] = {
 def named(rule: str, value: float) -> Sampler:
     """The sampler that settings name: a key of ``RULES`` and its one number.
 
-    Raises ``ValueError`` for an unknown name, with the nearest one, and for a number that the rule cannot use, with the reason.
+    Raises ``ValueError`` for an unknown name, with the nearest one, and for a number that the rule cannot use, with
+    the reason.
     """
     if rule not in RULES:
         near = difflib.get_close_matches(rule, RULES, 1)
-        raise ValueError(f"sampler {rule!r}: expected one of {', '.join(RULES)}" + (f"; nearest {near[0]}" if near else ""))
+        raise ValueError(
+            f"sampler {rule!r}: expected one of {', '.join(RULES)}" + (f"; nearest {near[0]}" if near else "")
+        )
     if not math.isfinite(value):
         raise ValueError(f"{rule}: expected a finite number, got {value}")
     return RULES[rule](value)
 
 
 def kept(logits: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor]:
-    """(mass [N], tokens [N] int64): the share of the distribution ``logits`` [N, V] that is ``allowed`` [N, V], and how many."""
+    """(mass [N], tokens [N] int64): the share of the distribution ``logits`` [N, V] that is ``allowed`` [N, V], and
+    how many."""
     return (logits.softmax(-1) * allowed).sum(-1), allowed.sum(-1)

@@ -5,7 +5,16 @@ A learner's `Config` subclasses `Settings`; each field carries its unit, range a
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 import pydantic
+
+
+def nearest(name: object, names: Iterable[object], cutoff: float = 0.6) -> str:
+    """`; did you mean 'x'?` for the closest of `names`, or nothing. cutoff: how like it must be, 0 to 1."""
+    near = difflib.get_close_matches(str(name), [str(known) for known in names], 1, cutoff)
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 class ConfigError(ValueError):
@@ -27,7 +36,7 @@ class Settings(pydantic.BaseModel):
 
     Raises:
         pydantic.ValidationError (a ValueError): an unknown name, a wrong type, or a value out of range.
-        `rlnlp.config.load` turns all of them into one `ConfigError`.
+        `workbook.runs.checks.load` turns all of them into one `ConfigError`.
     """
 
     model_config = pydantic.ConfigDict(
@@ -48,12 +57,14 @@ class Settings(pydantic.BaseModel):
 
 
 class Horizon(Settings):
-    """Settings of whoever samples responses: ``min_new_tokens``, before which EOS is blocked, is at most ``max_new_tokens``."""
+    """Settings of whoever samples: ``min_new_tokens``, before which EOS is blocked, is at most ``max_new_tokens``."""
 
     @pydantic.model_validator(mode="after")
     def _blocked_tokens_end_before_the_horizon(self):
         if self.min_new_tokens > self.max_new_tokens:
-            raise ValueError(f"min_new_tokens {self.min_new_tokens}: expected at most max_new_tokens ({self.max_new_tokens})")
+            raise ValueError(
+                f"min_new_tokens {self.min_new_tokens}: expected at most max_new_tokens ({self.max_new_tokens})"
+            )
         return self
 
 

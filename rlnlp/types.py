@@ -1,4 +1,5 @@
-"""The frozen records that flow between modules; each checks its own shapes, dtypes and finiteness.
+"""The frozen records that flow between modules, each of which checks itself, and the random streams that all derive
+from names.
 
 Shapes: B prompts (episodes), P prompt length (left padded), T response length (right padded), V vocabulary.
 ``mask`` always means "real token". Everything outside ``mask`` is finite and zero.
@@ -7,6 +8,7 @@ Shapes: B prompts (episodes), P prompt length (left padded), T response length (
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -20,9 +22,20 @@ class NotFinite(ValueError):
     """NaN or an infinity where the models' numbers are read: training has diverged, if it is a model in training."""
 
 
+def stream(*names: object) -> int:
+    """A 63-bit seed for the stream of that name, e.g. ``stream(seed, "rollout", update)``; equal names, equal seed."""
+    digest = hashlib.sha256("/".join(map(str, names)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+def generator(*names: object) -> torch.Generator:
+    """A CPU generator at the start of the stream of that name."""
+    return torch.Generator().manual_seed(stream(*names))
+
+
 def expect(**checks: tuple[Tensor, tuple[int | None, ...]]) -> None:
-    """Raise ``ValueError`` naming the first tensor whose shape differs (``None`` matches any size), ``NotFinite`` naming
-    the first that holds NaN or an infinity."""
+    """Raise ``ValueError`` naming the first tensor whose shape differs (``None`` matches any size), ``NotFinite``
+    naming the first that holds NaN or an infinity."""
     for name, (tensor, shape) in checks.items():
         same = tensor.dim() == len(shape) and all(s is None or s == t for s, t in zip(shape, tensor.shape))
         if not same:
@@ -170,14 +183,8 @@ class Experience:
         shape = tuple(self.rollout.responses.shape)
         expect(scores=(self.scores, shape[:1]))
         expect(**{part: (value, shape[:1]) for part, value in self.reward_parts.items()})
-        expect(
-            ref_logprobs=(self.ref_logprobs, shape),
-            kl=(self.kl, shape),
-            rewards=(self.rewards, shape),
-            values=(self.values, shape),
-            advantages=(self.advantages, shape),
-            returns=(self.returns, shape),
-        )
+        names = ("ref_logprobs", "kl", "rewards", "values", "advantages", "returns")
+        expect(**{name: (getattr(self, name), shape) for name in names})
 
     def __len__(self) -> int:
         return len(self.rollout)

@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 
 OFFLINE = {
-    "HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TOKENIZERS_PARALLELISM": "false", "DVC_NO_ANALYTICS": "1",
-    "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MPLBACKEND": "Agg",
-}  # fmt: skip
+    "HF_HUB_OFFLINE": "1",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "DVC_NO_ANALYTICS": "1",
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MPLBACKEND": "Agg",
+}
 os.environ.update(OFFLINE)
 os.environ.pop("RLNLP_MIRROR", None)  # a test that wants a mirror makes one
 
-import pytest
-import torch
+import pytest  # noqa: E402 (what is imported below reads these variables)
+import torch  # noqa: E402
 
 torch.set_num_threads(1)
 

@@ -21,7 +21,9 @@ Table = dict[State, torch.Tensor]
 Reward = Callable[[State, int], float]
 
 RESPONSES = every_response(V, T)  # 40
-STATES: list[State] = sorted({r[:t] for r in RESPONSES for t in range(len(r))}, key=lambda s: (len(s), s))  # 13, roots first
+STATES: list[State] = sorted(
+    {r[:t] for r in RESPONSES for t in range(len(r))}, key=lambda s: (len(s), s)
+)  # 13, roots first
 
 
 def ends(state: State, token: int) -> bool:
@@ -29,7 +31,8 @@ def ends(state: State, token: int) -> bool:
     return token == EOS or len(state) + 1 == T
 
 
-# the package's types, filled with the MDP's episodes ---------------------------------------------------------------------
+# the package's types, filled with the MDP's episodes
+# ---------------------------------------------------------------------
 
 
 def all_episodes() -> Rollout:
@@ -58,7 +61,8 @@ def as_score(scores: dict[State, float]):
     return score
 
 
-# the model's distributions -----------------------------------------------------------------------------------------------
+# the model's distributions
+# -----------------------------------------------------------------------------------------------
 
 
 def logprobs_at(model, state: State) -> torch.Tensor:
@@ -92,7 +96,8 @@ def visits(policy: Table) -> dict[State, float]:
     return reached
 
 
-# rewards -----------------------------------------------------------------------------------------------------------------
+# rewards
+# -----------------------------------------------------------------------------------------------------------------
 
 
 def paid_at_end(scores: dict[State, float]) -> Reward:
@@ -105,10 +110,13 @@ def with_kl(reward: Reward, beta: float, policy: Table, reference: Table) -> Rew
     return lambda state, token: reward(state, token) - beta * (policy[state][token] - reference[state][token]).item()
 
 
-# dynamic programming -----------------------------------------------------------------------------------------------------
+# dynamic programming
+# -----------------------------------------------------------------------------------------------------
 
 
-def backward(reward: Reward, gamma: float, value_of: Callable[[State, torch.Tensor], float]) -> tuple[dict[State, float], Table]:
+def backward(
+    reward: Reward, gamma: float, value_of: Callable[[State, torch.Tensor], float]
+) -> tuple[dict[State, float], Table]:
     """Backward induction: Q(s, a) = r(s, a) + gamma V(s a), V(s) = value_of(s, Q(s, .)); nothing follows an end."""
     values: dict[State, float] = {}
     q: Table = {}
@@ -146,21 +154,26 @@ def soft_values(
     return backward(reward, gamma, value)
 
 
-def soft_optimum(reference: Table, reward: Reward, alpha: float, gamma: float = 1.0) -> tuple[dict[State, float], Table, Table]:
+def soft_optimum(
+    reference: Table, reward: Reward, alpha: float, gamma: float = 1.0
+) -> tuple[dict[State, float], Table, Table]:
     """Soft V* and Q*, V(s) = alpha log sum_a pi_ref exp(Q / alpha), and log pi* = log pi_ref + (Q - V) / alpha."""
-    values, q = backward(reward, gamma, lambda state, q: alpha * torch.logsumexp(reference[state] + q / alpha, 0).item())
+    values, q = backward(
+        reward, gamma, lambda state, q: alpha * torch.logsumexp(reference[state] + q / alpha, 0).item()
+    )
     return values, q, {state: reference[state] + (q[state] - values[state]) / alpha for state in STATES}
 
 
-# gradients ---------------------------------------------------------------------------------------------------------------
+# gradients
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def policy_gradient(model, reward: Reward, gamma: float = 1.0) -> list[torch.Tensor | None]:
     """sum_s d(s) sum_a (grad pi(a|s)) Q^pi(s, a), one tensor per parameter of ``model`` (None: not used).
 
     d(s): the probability of passing through s, not discounted. At gamma = 1 it is the gradient of E[sum_t r_t]; below,
-    it is the form without gamma^t that all policy-gradient code estimates. ``reward`` counts as a constant (the gradient
-    of a KL reward's own log pi has expectation zero).
+    it is the form without gamma^t that all policy-gradient code estimates. ``reward`` counts as a constant (the
+    gradient of a KL reward's own log pi has expectation zero).
     """
     policy = probs(model)
     reached, (_, q) = visits(policy), policy_values(policy, reward, gamma)

@@ -12,13 +12,14 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from .waiting import until
 
 WANTED = os.environ.get("RLNLP_BROWSER", "")
 CHROMIUM = None if WANTED == "0" else shutil.which(WANTED or "chromium") or shutil.which(WANTED or "chromium-browser")
@@ -30,7 +31,8 @@ SETTINGS = {  # without the first a dialog asks for a kernel; the second keeps c
 }
 READY = """least => {
   const panel = window.jupyterapp?.shell?.currentWidget;
-  return panel?.context?.isReady && panel.sessionContext?.isReady && panel.sessionContext.session?.kernel?.status === 'idle'
+  return panel?.context?.isReady && panel.sessionContext?.isReady
+    && panel.sessionContext.session?.kernel?.status === 'idle'
     && panel.content.widgets.length >= least && panel.isVisible && !document.querySelector('.jp-Spinner');
 }"""
 STATE = """() => {
@@ -39,7 +41,8 @@ STATE = """() => {
   return {
     idle: panel.sessionContext.session?.kernel?.status === 'idle',
     counts: cells.map(model => model.executionCount),
-    errors: cells.flatMap(m => m.outputs.toJSON()).filter(o => o.output_type === 'error').map(o => o.ename + ': ' + o.evalue),
+    errors: cells.flatMap(m => m.outputs.toJSON()).filter(o => o.output_type === 'error')
+      .map(o => o.ename + ': ' + o.evalue),
   };
 }"""
 MARKS = [
@@ -48,7 +51,9 @@ MARKS = [
     pytest.mark.timeout(900 * SLOWER),
     pytest.mark.skipif(
         not CHROMIUM,
-        reason="RLNLP_BROWSER=0" if WANTED == "0" else "no Chromium: apt-get install chromium, or set RLNLP_BROWSER to one",
+        reason="RLNLP_BROWSER=0"
+        if WANTED == "0"
+        else "no Chromium: apt-get install chromium, or set RLNLP_BROWSER to one",
     ),
 ]
 
@@ -66,12 +71,22 @@ def serve(folder: Path, notebook: str) -> Iterator[str]:
     environment = {k: v for k, v in os.environ.items() if k != "MPLBACKEND"}
     environment |= {f"JUPYTER_{name}_DIR": str(folder / name.lower()) for name in ("CONFIG", "DATA", "RUNTIME")}
     command = [
-        sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", f"--port={port}",
-        "--IdentityProvider.token=tok", f"--ServerApp.root_dir={folder}", "--ServerApp.terminals_enabled=False",
-        "--LabApp.expose_app_in_browser=True", "--LabApp.news_url=None",
+        sys.executable,
+        "-m",
+        "jupyterlab",
+        "--no-browser",
+        "--allow-root",
+        "--ip=127.0.0.1",
+        f"--port={port}",
+        "--IdentityProvider.token=tok",
+        f"--ServerApp.root_dir={folder}",
+        "--ServerApp.terminals_enabled=False",
+        "--LabApp.expose_app_in_browser=True",
+        "--LabApp.news_url=None",
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
-        f"--LabApp.user_settings_dir={folder / 'settings'}", f"--LabApp.workspaces_dir={folder / 'workspaces'}",
-    ]  # fmt: skip
+        f"--LabApp.user_settings_dir={folder / 'settings'}",
+        f"--LabApp.workspaces_dir={folder / 'workspaces'}",
+    ]
     with open(folder / "lab.log", "w") as log:
         server = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT)
     try:
@@ -83,14 +98,14 @@ def serve(folder: Path, notebook: str) -> Iterator[str]:
 
 
 def wait_for(address: str, server: subprocess.Popen, log: Path, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while True:
+    def answers() -> bool:
+        assert server.poll() is None, log.read_text()[-3000:]
         try:
-            urllib.request.urlopen(address, timeout=2)
-            return
+            return bool(urllib.request.urlopen(address, timeout=2))
         except OSError:
-            assert server.poll() is None and time.monotonic() < deadline, log.read_text()[-3000:]
-            time.sleep(0.5)
+            return False
+
+    until(answers, lambda: log.read_text()[-3000:], seconds)
 
 
 @contextmanager
@@ -100,7 +115,9 @@ def browser_page() -> Iterator:
 
     with sync_playwright() as play:
         browser = play.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"], timeout=60_000 * SLOWER
+            executable_path=CHROMIUM,
+            args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+            timeout=60_000 * SLOWER,
         )
         page = browser.new_page(viewport={"width": 1280, "height": 900})
         page.set_default_timeout(30_000 * SLOWER)
@@ -119,12 +136,18 @@ def open_notebook(page, address: str, cells: int) -> None:
 
 def run_all(page, minutes: float = 8) -> None:
     """Run every cell and wait for the last one. An error output ends the wait and fails."""
-    page.evaluate("() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); return 1 }")  # a promise would hang
-    deadline = time.monotonic() + 60 * minutes * SLOWER
-    while True:
+    page.evaluate(
+        "() => { window.jupyterapp.commands.execute('notebook:run-all-cells'); return 1 }"
+    )  # a promise would hang
+
+    def done() -> bool:
         state = page.evaluate(STATE)
         assert not state["errors"], state["errors"]
-        if state["idle"] and all(state["counts"]):
-            return
-        assert time.monotonic() < deadline, f"not finished after {minutes:g} minutes: {state}"
-        time.sleep(1)
+        return state["idle"] and all(state["counts"])
+
+    until(done, lambda: f"all cells: {page.evaluate(STATE)}", 60 * minutes * SLOWER)
+
+
+def drawn(page) -> None:
+    """Wait until the browser has drawn what is there now."""
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")

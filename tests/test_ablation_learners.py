@@ -1,4 +1,5 @@
-"""The learners of single questions (bandit, dropout, mismatch, filtered, best of n) against something independent of each."""
+"""The learners of single questions (bandit, dropout, mismatch, filtered, best of n) against something independent of
+each."""
 
 import copy
 import dataclasses
@@ -9,14 +10,14 @@ import torch
 from torch import nn
 
 from rlnlp import models
-from rlnlp.learners import bandit, best_of_n, dropout, filtered, mismatch, nlpo, ppo, supervised
+from rlnlp.learners import common, nlpo, ppo, supervised
 from rlnlp.losses import cross_entropy
 from rlnlp.rollout import batch_of, repeat, sample, sampling_from
 from rlnlp.samplers import top_p
-from rlnlp.seeds import generator
-from rlnlp.types import take
+from rlnlp.types import generator, take
 from tests.test_learners import settings, toy, weights
 from tests.tiny import MAKE, gpt2, prompts
+from workbook.arms import bandit, best_of_n, dropout, filtered, mismatch
 
 
 @pytest.fixture(params=list(MAKE))
@@ -35,11 +36,13 @@ def assert_same(ours, theirs):
     assert torch.equal(ours[1], theirs[1]), "the policies differ"
 
 
-# bandit -----------------------------------------------------------------------------------------------------------------
+# bandit
+# -----------------------------------------------------------------------------------------------------------------
 
 
 def test_bandit_with_one_token_is_ppo_without_discount(kind):
-    """A response of one token is one action for both. Not digit for digit: PPO's return is (R - V) + V, the bandit's R."""
+    """A response of one token is one action for both. Not digit for digit: PPO's return is (R - V) + V, the bandit's
+    R."""
     given = {"max_new_tokens": 1, "value_learning_rate": 1e-2}
     ours, theirs = run(bandit, MAKE[kind], **given)[0], run(ppo, MAKE[kind], gamma=1.0, lam=1.0, **given)[0]
     assert ours[0] == theirs[0]
@@ -93,7 +96,8 @@ def test_bandit_has_no_discount(name):
         bandit.Config(**{name: 0.9})
 
 
-# dropout ----------------------------------------------------------------------------------------------------------------
+# dropout
+# ----------------------------------------------------------------------------------------------------------------
 
 MODES = ("update_only", "independent", "same")
 
@@ -186,7 +190,8 @@ class Multiply(nn.Module):
 
 
 def test_a_row_is_computed_by_the_policy_with_its_masks_written_in():
-    """Each dropout module replaced by a plain multiplication, one row at a time, one full forward pass: no hooks, no cache."""
+    """Each dropout module replaced by a plain multiplication, one row at a time, one full forward pass: no hooks, no
+    cache."""
     state, config = dropped("same", 0.3)
     seen = dropout.collect(state, prompts(8), toy, config)
     assert state.sites == ["transformer.drop"] + [
@@ -250,7 +255,8 @@ def test_a_model_without_dropout_modules_is_refused():
         dropout.init(model, settings(dropout, mode="same"), 0)
 
 
-# mismatch ---------------------------------------------------------------------------------------------------------------
+# mismatch
+# ---------------------------------------------------------------------------------------------------------------
 
 SCORING = {"breaks": ("scoring",)}
 
@@ -279,7 +285,8 @@ def test_mismatch_says_so():
         mismatch.Config(top_p=0.9)
 
 
-# NLPO's mask sources ----------------------------------------------------------------------------------------------------
+# NLPO's mask sources
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_an_initial_mask_is_never_refreshed(kind):
@@ -317,17 +324,24 @@ def test_a_random_mask_is_drawn_under_a_model_that_is_still_synced():
     assert synced == [1, 0, 1, 0, 1]
 
 
-# filtered and best of n -------------------------------------------------------------------------------------------------
+# filtered and best of n
+# -------------------------------------------------------------------------------------------------
 
 
 def test_filtered_with_one_sample_is_supervised_learning_on_samples_of_the_start(kind):
-    config = filtered.Config(updates=3, episodes_per_update=8, samples_per_prompt=1, max_new_tokens=6, learning_rate=1e-2)
+    config = filtered.Config(
+        updates=3, episodes_per_update=8, samples_per_prompt=1, max_new_tokens=6, learning_rate=1e-2
+    )
     policy, twin, start = MAKE[kind](), MAKE[kind](), MAKE[kind]()
     curve = list(filtered.train(filtered.init(policy, config, 4), prompts(32), toy, config))
     optimizer = torch.optim.AdamW(twin.parameters(), lr=1e-2, weight_decay=0.0, fused=True)
     for update in range(3):
-        drawn = sample(start, batch_of(prompts(32), 8, 4, update), sampling_from(start, 6), generator(4, "rollout", update))
-        loss = cross_entropy(models.head(twin, models.hidden_states(twin, drawn)[drawn.mask]), drawn.responses[drawn.mask])
+        drawn = sample(
+            start, batch_of(prompts(32), 8, 4, update), sampling_from(start, 6), generator(4, "rollout", update)
+        )
+        loss = cross_entropy(
+            models.head(twin, models.hidden_states(twin, drawn)[drawn.mask]), drawn.responses[drawn.mask]
+        )
         assert curve[update]["supervised/loss"] == pytest.approx(loss.item(), abs=1e-5)
         loss.backward()
         nn.utils.clip_grad_norm_(twin.parameters(), config.max_grad_norm)
@@ -358,7 +372,12 @@ def test_filtered_learns_what_best_of_n_gives_and_not_more(kind):
     """Its teacher never moves: the teacher's scores stay as they are, and the policy comes near them."""
     policy = MAKE[kind](24, spread={"causal": 0.02, "encoder-decoder": 0.3}[kind])
     config = filtered.Config(
-        updates=80, episodes_per_update=16, learning_rate=1e-2, max_new_tokens=6, min_new_tokens=6, samples_per_prompt=16
+        updates=80,
+        episodes_per_update=16,
+        learning_rate=1e-2,
+        max_new_tokens=6,
+        min_new_tokens=6,
+        samples_per_prompt=16,
     )
     state = filtered.init(policy, config, 0)
     curve = list(filtered.train(state, prompts(32, vocabulary=24), toy, config))
@@ -391,11 +410,12 @@ def test_best_of_one_is_a_plain_sample_and_of_more_is_better(kind):
 def test_best_of_n_trains_nothing():
     with pytest.raises(pydantic.ValidationError, match="expected 0 .best of n trains nothing.*got 3"):
         best_of_n.Config(updates=3)
-    with pytest.raises(ppo.TrainingError, match="nothing is trained"):
+    with pytest.raises(common.TrainingError, match="nothing is trained"):
         best_of_n.update(None, None, best_of_n.Config())
 
 
-# supervised -------------------------------------------------------------------------------------------------------------
+# supervised
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_supervised_keeps_the_policy_it_started_from(kind):

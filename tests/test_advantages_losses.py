@@ -3,10 +3,18 @@
 import pytest
 import torch
 
-from rlnlp.advantages import gae, group_relative, leave_one_out, masked_mean, rewards_to_go, whiten
+from rlnlp.advantages import (
+    gae,
+    group_relative,
+    leave_one_out,
+    masked_mean,
+    rewards_to_go,
+    split_score,
+    token_rewards,
+    whiten,
+)
 from rlnlp.losses import entropy, explained_variance, policy_gradient, ppo_clip, value_loss
 from rlnlp.models import chosen_logprobs, restrict
-from rlnlp.rewards import split_score, token_rewards
 from rlnlp.types import NotFinite, Sampling
 
 
@@ -58,9 +66,7 @@ def test_ppo_minibatch_golden_values():
     close(seen["approx_kl"], 0.044448)
     close(seen["clip_fraction"], 0.75)
     ratio = seen["ratio"].tolist()
-    by_hand = -sum(
-        min(r * a, min(max(r, 0.8), 1.2) * a) for r, a in zip(ratio, advantages.tolist())
-    ) / 4
+    by_hand = -sum(min(r * a, min(max(r, 0.8), 1.2) * a) for r, a in zip(ratio, advantages.tolist())) / 4
     close(loss, by_hand)
     close(loss, -0.135, 2e-3)
     values, returns = torch.tensor([0.4, 0.3, 0.6, 0.1]), torch.tensor([0.5, 0.2, 1.0, 0.0])
@@ -74,7 +80,8 @@ def test_value_clipping_keeps_the_larger_error():
 
 
 def test_masked_distribution_is_renormalised():
-    """Logits 2 1 0 -1 -2, first two allowed. The original keeps -0.4519 and entropy 0.7209; these are the right ones."""
+    """Logits 2 1 0 -1 -2, first two allowed. The original keeps -0.4519 and entropy 0.7209; these are the right
+    ones."""
     logits = torch.tensor([[2.0, 1.0, 0.0, -1.0, -2.0]])
     allowed = torch.tensor([[True, True, False, False, False]])
     masked = restrict(logits, Sampling(eos_id=4, pad_id=4, max_new_tokens=1), torch.tensor([0]), allowed)
@@ -122,7 +129,8 @@ def test_group_relative_by_hand():
 @pytest.mark.parametrize("normalise", [True, False])
 @pytest.mark.parametrize("score", [0.1, 0.7, 1e6 / 3])
 def test_a_group_of_equal_scores_says_exactly_nothing(score, normalise):
-    """The mean of three equal float32 numbers is not always that number; divided by a deviation as small it would be 0.5."""
+    """The mean of three equal float32 numbers is not always that number; divided by a deviation as small it would be
+    0.5."""
     for group in (3, 5, 6, 7):
         assert (group_relative(torch.full((2 * group,), score), group, normalise) == 0).all()
 

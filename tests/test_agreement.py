@@ -1,4 +1,5 @@
-"""Agreement and the tests of human studies, against hand arithmetic, plain transcriptions, other libraries and simulation."""
+"""Agreement and the tests of human studies, against hand arithmetic, plain transcriptions, other libraries and
+simulation."""
 
 from __future__ import annotations
 
@@ -10,8 +11,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from rlnlp import agreement as a
-from rlnlp.preferences import PreferenceError
+from workbook.study import agreement as a
+from workbook.study import anova
+from workbook.study.ratings import PreferenceError
 
 
 def ratings(*rows):
@@ -20,10 +22,13 @@ def ratings(*rows):
 
 def matrix(values):
     """A table from a matrix [raters, items] with nan for a rating that is missing."""
-    return ratings(*(
-        (f"i{j}", f"r{i}", values[i][j]) for i, j in itertools.product(range(len(values)), range(len(values[0])))
-        if not np.isnan(values[i][j])
-    ))  # fmt: skip
+    return ratings(
+        *(
+            (f"i{j}", f"r{i}", values[i][j])
+            for i, j in itertools.product(range(len(values)), range(len(values[0])))
+            if not np.isnan(values[i][j])
+        )
+    )
 
 
 # alpha -----------------------------------------------------------------------------------------------------------
@@ -89,7 +94,11 @@ def test_alpha_is_one_in_agreement_and_about_zero_by_chance_and_its_interval_say
         (ratings(("a", "ann", 1), ("b", "bob", 2)), {}, "no item has two ratings"),
         (ratings(("a", "ann", 1), ("a", "bob", 1)), {}, "all ratings are 1"),
         (ratings(("a", "ann", 1), ("a", "ann", 2), ("a", "bob", 1)), {}, "'ann' has two ratings of item 'a'"),
-        (ratings(("a", "ann", "x"), ("a", "bob", "y")), {"level": "interval"}, "expected numbers in 'value', found 'x'"),
+        (
+            ratings(("a", "ann", "x"), ("a", "bob", "y")),
+            {"level": "interval"},
+            "expected numbers in 'value', found 'x'",
+        ),
         (ratings(("a", "ann", 1), ("a", "bob", 2)), {"level": "metric"}, "expected one of nominal"),
         (ratings(("a", "ann", 1), ("a", "bob", 2)), {"value": "vallue"}, "no column 'vallue'; did you mean 'value'"),
         (ratings().astype(object), {}, "no ratings"),
@@ -108,7 +117,7 @@ def groups(**values):
 def test_anova_of_a_hand_worked_example():
     """Means 2, 3, 6; between 3 (25/9 + 4/9 + 49/9) = 26 with 2 degrees, within 6 with 6: F = 13 and, for 2 degrees,
     p = (1 + 13/3)^-3."""
-    found = a.anova(groups(x=[1, 2, 3], y=[2, 3, 4], z=[5, 6, 7]))
+    found = anova.anova(groups(x=[1, 2, 3], y=[2, 3, 4], z=[5, 6, 7]))
     assert (found.F, found.between, found.within, found.spread) == pytest.approx((13, 2, 6, 1))
     assert found.p == pytest.approx((1 + 13 / 3) ** -3)
 
@@ -116,7 +125,7 @@ def test_anova_of_a_hand_worked_example():
 def test_tukey_against_scipy_and_the_studentised_range():
     rng = np.random.default_rng(0)
     samples = {name: rng.normal(mean, 1, n) for name, mean, n in (("x", 0, 12), ("y", 0.8, 9), ("z", 1.5, 15))}
-    found, other = a.tukey(groups(**samples)), stats.tukey_hsd(*samples.values())
+    found, other = anova.tukey(groups(**samples)), stats.tukey_hsd(*samples.values())
     interval = other.confidence_interval()
     for row, (i, j) in zip(found.itertuples(), itertools.combinations(range(3), 2)):
         assert (row.first, row.second) == ("xyz"[i], "xyz"[j])
@@ -124,34 +133,41 @@ def test_tukey_against_scipy_and_the_studentised_range():
         assert row.p == pytest.approx(other.pvalue[i, j], abs=1e-4)
         assert (row.low, row.high) == pytest.approx((-interval.high[i, j], -interval.low[i, j]), abs=1e-3)
     equal = groups(x=[1, 2, 3], y=[2, 3, 4], z=[5, 6, 7])  # error of a mean: sqrt(1 / 3)
-    assert a.tukey(equal)["p"].tolist() == pytest.approx([a.tukey_p(d, math.sqrt(1 / 3), 3, 6) for d in (1, 4, 3)], abs=1e-4)
-    assert a.implied_error(4, a.tukey_p(4, math.sqrt(1 / 3), 3, 6), 3, 6) == pytest.approx(math.sqrt(1 / 3), rel=1e-4)
+    assert anova.tukey(equal)["p"].tolist() == pytest.approx(
+        [anova.tukey_p(d, math.sqrt(1 / 3), 3, 6) for d in (1, 4, 3)], abs=1e-4
+    )
+    assert anova.implied_error(4, anova.tukey_p(4, math.sqrt(1 / 3), 3, 6), 3, 6) == pytest.approx(
+        math.sqrt(1 / 3), rel=1e-4
+    )
 
 
 def test_with_equal_n_p_falls_as_the_difference_grows_and_the_published_table_breaks_that():
     rng = np.random.default_rng(1)
     table = groups(**{f"s{i}": rng.normal(i / 4, 1, 30) for i in range(6)})
-    assert not len(a.inversions(a.tukey(table)))
+    assert not len(anova.inversions(anova.tukey(table)))
     for question, smaller in (("coherence", 0.113), ("commonsense", 0.137)):
-        rows = a.published(question)
+        rows = anova.published(question)
         assert len(rows) == 15
-        found = a.inversions(rows)
+        found = anova.inversions(rows)
         assert "NLPO+Supervised / PPO+Supervised" in set(found["smaller"])
-        assert (found["its p"] < found["larger's p"]).all() and (found["its difference"].abs() < found["larger's difference"].abs()).all()
+        assert (found["its p"] < found["larger's p"]).all() and (
+            found["its difference"].abs() < found["larger's difference"].abs()
+        ).all()
         assert smaller in found["its difference"].abs().round(3).tolist()
 
 
 def test_the_impossible_values_fit_once_a_zero_is_taken_out():
-    """Ours, not the paper's: the error that possible cells imply gives each impossible cell ten or a hundred times its p."""
-    freedom = a.PUBLISHED_GROUPS * (a.PUBLISHED_RATINGS - 1)
-    error = a.implied_error(0.153, 0.515, 6, freedom)
-    assert a.implied_error(0.140, 0.601, 6, freedom) == pytest.approx(error, rel=0.02)  # the possible cells agree
-    assert a.implied_error(0.253, 0.050, 6, freedom) == pytest.approx(error, rel=0.02)
-    assert a.implied_error(0.113, 0.008, 6, freedom) < 0.4 * error  # the impossible one does not
-    assert a.tukey_p(0.113, error, 6, freedom) == pytest.approx(0.8, abs=0.01)  # printed .008
-    cnn = a.implied_error(0.300, 0.101, 7, 7 * 149)  # CNN/DailyMail, quality (Table 21): 7 systems, 50 texts x 3
-    assert a.tukey_p(0.293, cnn, 7, 7 * 149) == pytest.approx(0.12, abs=0.01)  # printed .012
-    assert a.tukey_p(0.213, cnn, 7, 7 * 149) == pytest.approx(0.47, abs=0.01)  # printed .047
+    """Ours, not the paper's: the error that possible cells imply gives each impossible cell ten or a hundred times its
+    p."""
+    freedom = anova.PUBLISHED_GROUPS * (anova.PUBLISHED_RATINGS - 1)
+    error = anova.implied_error(0.153, 0.515, 6, freedom)
+    assert anova.implied_error(0.140, 0.601, 6, freedom) == pytest.approx(error, rel=0.02)  # the possible cells agree
+    assert anova.implied_error(0.253, 0.050, 6, freedom) == pytest.approx(error, rel=0.02)
+    assert anova.implied_error(0.113, 0.008, 6, freedom) < 0.4 * error  # the impossible one does not
+    assert anova.tukey_p(0.113, error, 6, freedom) == pytest.approx(0.8, abs=0.01)  # printed .008
+    cnn = anova.implied_error(0.300, 0.101, 7, 7 * 149)  # CNN/DailyMail, quality (Table 21): 7 systems, 50 texts x 3
+    assert anova.tukey_p(0.293, cnn, 7, 7 * 149) == pytest.approx(0.12, abs=0.01)  # printed .012
+    assert anova.tukey_p(0.213, cnn, 7, 7 * 149) == pytest.approx(0.47, abs=0.01)  # printed .047
 
 
 @pytest.mark.parametrize(
@@ -164,7 +180,7 @@ def test_the_impossible_values_fit_once_a_zero_is_taken_out():
     ],
 )
 def test_a_comparison_without_what_it_needs_says_what(table, message):
-    for test in (a.anova, a.tukey):
+    for test in (anova.anova, anova.tukey):
         with pytest.raises(PreferenceError, match=message):
             test(table)
 
@@ -186,7 +202,7 @@ def test_ten_copies_of_every_rating_do_not_make_the_error_smaller():
     ten = pd.concat([one] * 10, ignore_index=True)
     errors = [a.clustered(table, "x", "y", ("item",), resamples=4000).error for table in (one, ten)]
     assert errors[1] == pytest.approx(errors[0], rel=0.1)
-    assert a.anova(ten).p < a.anova(one).p  # which the independent test believes
+    assert anova.anova(ten).p < anova.anova(one).p  # which the independent test believes
 
 
 def rejections(seeds, test, **design):
@@ -199,10 +215,10 @@ DESIGN = {"items": 30, "raters": 10, "each": 3, "rater_spread": 0.7, "item_sprea
 @pytest.mark.slow
 def test_with_planted_rater_effects_the_naive_test_is_over_confident_and_clusters_are_not():
     seeds = range(200)
-    naive = rejections(seeds, lambda t: a.anova(t).p, **DESIGN)
+    naive = rejections(seeds, lambda t: anova.anova(t).p, **DESIGN)
     clustered = rejections(seeds, lambda t: a.clustered(t, "x", "y", resamples=300).p, **DESIGN)
     assert naive > 0.2 and clustered < 0.09, (naive, clustered)  # true rate .05; 200 draws of it exceed .09 once in 130
-    none = rejections(seeds, lambda t: a.anova(t).p, **{**DESIGN, "rater_spread": 0.0, "item_spread": 0.0})
+    none = rejections(seeds, lambda t: anova.anova(t).p, **{**DESIGN, "rater_spread": 0.0, "item_spread": 0.0})
     assert none < 0.09
 
 
@@ -211,14 +227,16 @@ def test_with_planted_rater_effects_the_naive_test_is_over_confident_and_cluster
 def test_with_planted_rater_effects_the_mixed_model_covers():
     seeds = range(40)
     mixed = rejections(seeds, lambda t: a.mixed_model(t)["p"].iloc[0], **DESIGN)
-    naive = rejections(seeds, lambda t: a.anova(t).p, **DESIGN)
+    naive = rejections(seeds, lambda t: anova.anova(t).p, **DESIGN)
     assert mixed <= 0.15 < naive, (mixed, naive)  # 40 draws of .05 exceed .15 once in 300
 
 
 def test_the_mixed_model_is_statsmodels_and_finds_what_was_planted():
     import statsmodels.formula.api as formula
 
-    table = a.planted({"x": 0.0, "y": 1.0, "z": -0.5}, items=25, raters=15, rater_spread=0.8, item_spread=0.6, noise=0.5, seed=5)
+    table = a.planted(
+        {"x": 0.0, "y": 1.0, "z": -0.5}, items=25, raters=15, rater_spread=0.8, item_spread=0.6, noise=0.5, seed=5
+    )
     found = a.mixed_model(table)
     parts = {"item": "0 + C(item)", "rater": "0 + C(rater)"}
     other = formula.mixedlm("value ~ system", table, groups=np.ones(len(table)), vc_formula=parts).fit()
@@ -258,7 +276,9 @@ def test_the_papers_comparison_by_its_own_arithmetic():
 
 
 def test_raters_who_all_agree_with_themselves_are_few_judgements():
-    table = pd.DataFrame([(i, r, 1 if r < 4 else -1) for i in range(60) for r in range(6)], columns=["item", "rater", "value"])
+    table = pd.DataFrame(
+        [(i, r, 1 if r < 4 else -1) for i in range(60) for r in range(6)], columns=["item", "rater", "value"]
+    )
     found = a.compare(table)  # 4 of 6 raters always choose one system
     assert found.share == pytest.approx(2 / 3) and found.p_naive < 1e-8 and found.p > 0.2 and found.low < 0.5
     ties = a.compare(table.assign(value=table["value"] * (table["item"] % 2)))
@@ -271,19 +291,25 @@ def test_judgements_that_all_agree_are_worth_as_many_as_there_are_raters():
     for sign in (1, -1):
         found = a.compare(table.assign(value=sign))
         assert found.share == (1 + sign) / 2 and found.p == pytest.approx(0.25) and found.p_naive < 1e-30
-        assert (found.low, found.high) == pytest.approx((0.025 ** (1 / 3), 1) if sign > 0 else (0, 1 - 0.025 ** (1 / 3)))
+        assert (found.low, found.high) == pytest.approx(
+            (0.025 ** (1 / 3), 1) if sign > 0 else (0, 1 - 0.025 ** (1 / 3))
+        )
     ties = a.compare(table.assign(value=0))
     assert ties.share == 0.5 and ties.p == 1 and ties.p_naive == 1
     assert math.isnan(a.clustered(table.assign(value=4.0)).p), "no spread, no p"
 
 
 def test_the_mixed_mean_of_a_balanced_design_is_the_analysis_of_variance():
-    """Every rater rates every item once: the REML variance of the grand mean is (MS raters + MS items - MS rest) / N."""
+    """Every rater rates every item once: the REML variance of the grand mean is (MS raters + MS items - MS rest) /
+    N."""
     rng = np.random.default_rng(0)
     raters, items = 6, 14
     values = 0.4 + rng.normal(0, 0.8, (raters, 1)) + rng.normal(0, 0.6, (1, items)) + rng.normal(0, 1, (raters, items))
     by_rater, by_item, mean = values.mean(1, keepdims=True), values.mean(0, keepdims=True), values.mean()
-    squares = [items * ((by_rater - mean) ** 2).sum() / (raters - 1), raters * ((by_item - mean) ** 2).sum() / (items - 1)]
+    squares = [
+        items * ((by_rater - mean) ** 2).sum() / (raters - 1),
+        raters * ((by_item - mean) ** 2).sum() / (items - 1),
+    ]
     rest = ((values - by_rater - by_item + mean) ** 2).sum() / ((raters - 1) * (items - 1))
     assert min(squares) > rest, "no spread at its boundary, where REML is another thing"
     found, error = a.mixed_mean(matrix(values)), math.sqrt((sum(squares) - rest) / values.size)

@@ -1,22 +1,23 @@
-"""The annotation widgets: keys and buttons, blind, randomised, resumable; in Python, under papermill, and in a browser."""
+"""The annotation widgets: keys and buttons, blind, randomised, resumable; in Python, under papermill, and in a
+browser."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import ipywidgets
 import nbformat
 import pytest
 
-from rlnlp import preferences as p
-from rlnlp.nb import KERNEL
-from rlnlp.preferences import Choice, Likert, Pair, PreferenceError, Text
-from rlnlp.widgets import annotate
+from workbook.lab import annotate
+from workbook.stages.nb import KERNEL
+from workbook.study import raters, ratings
+from workbook.study.ratings import Choice, Likert, Pair, PreferenceError, Text
 
 from .lab import MARKS, SHOTS, SLOWER, browser_page, open_notebook, run_all, serve
+from .waiting import until
 
 PAIRS = [Pair(f"id-{i}", f"prompt <{i}>", f"first {i}", f"second {i}", "SECRET_OLD", "SECRET_NEW") for i in range(6)]
 TEXTS = [Text(f"id-{i}", f"prompt {i}", f"text {i}", "SECRET") for i in range(3)]
@@ -43,14 +44,18 @@ def words(widget) -> str:
 
 def test_keys_choose_and_every_answer_is_in_the_file_at_once(tmp_path):
     path = tmp_path / "ann.jsonl"
-    widget, shown = annotate.pairs(PAIRS, path, "ann", seed=3), p.order(PAIRS, "ann", 3)
+    widget, shown = annotate.pairs(PAIRS, path, "ann", seed=3), raters.order(PAIRS, "ann", 3)
     assert not path.exists() and isinstance(widget, ipywidgets.Widget)
     for number, (key, (pair, left)) in enumerate(zip("120", shown)):
         place = [widget.shown.value.find(text) for text in (pair.first, pair.second)]
-        assert min(place) > 0 and (place[0] < place[1]) == (left == "first") and f"prompt &lt;{pair.id[-1]}&gt;" in widget.shown.value
+        assert (
+            min(place) > 0
+            and (place[0] < place[1]) == (left == "first")
+            and f"prompt &lt;{pair.id[-1]}&gt;" in widget.shown.value
+        )
         typed(widget, key)
         other = {"first": "second", "second": "first"}[left]
-        assert p.load(path, Choice)[number:] == widget.ratings[number:]
+        assert ratings.load(path, Choice)[number:] == widget.ratings[number:]
         row = widget.ratings[-1]
         assert (row.item, row.rater, row.chosen) == (pair.id, "ann", {"1": left, "2": other, "0": "tie"}[key])
         assert (row.left, row.place, row.revision) == (left, number, 0) and row.seconds >= 0
@@ -67,7 +72,10 @@ def test_buttons_do_what_keys_do_and_stop_when_all_is_answered(tmp_path):
     widget.controls.buttons["0"].click()
     assert widget.done and "All answered" in widget.shown.value and widget.controls.buttons["1"].disabled
     typed(widget, "1")
-    assert [row.chosen for row in p.load(tmp_path / "r.csv", Choice)] == [p.order(PAIRS[:2], "ann")[0][1], "tie"]
+    assert [row.chosen for row in ratings.load(tmp_path / "r.csv", Choice)] == [
+        raters.order(PAIRS[:2], "ann")[0][1],
+        "tie",
+    ]
 
 
 def test_a_rater_goes_on_where_she_stopped_even_after_a_torn_line(tmp_path):
@@ -78,7 +86,7 @@ def test_a_rater_goes_on_where_she_stopped_even_after_a_torn_line(tmp_path):
     again = annotate.pairs(PAIRS, path, "ann")
     assert again.place == 2 and len(again.ratings) == 2
     typed(again, *"1111")
-    rows = p.checked(p.load(path, Choice), PAIRS)
+    rows = ratings.checked(ratings.load(path, Choice), PAIRS)
     assert len(rows) == 6 and [row.place for row in rows] == list(range(6)) and annotate.pairs(PAIRS, path, "ann").done
 
 
@@ -86,7 +94,7 @@ def test_raters_share_a_file_and_see_other_orders(tmp_path):
     path = tmp_path / "r.jsonl"
     ann, bob = annotate.pairs(PAIRS, path, "ann"), annotate.pairs(PAIRS, path, "bob")
     typed(ann, *"111111"), typed(bob, *"11")
-    rows = p.load(path, Choice)
+    rows = ratings.load(path, Choice)
     assert [row.rater for row in rows] == ["ann"] * 6 + ["bob"] * 2
     assert [row.item for row in rows[:2]] != [row.item for row in rows[6:]] or rows[0].left != rows[6].left
     assert annotate.pairs(PAIRS, path, "bob").place == 2
@@ -102,9 +110,9 @@ def test_back_asks_again_and_the_last_answer_counts(tmp_path):
     typed(widget, "0", "2")
     assert widget.place == 2
     typed(widget, "b", "0")
-    rows = p.load(path, Choice)
-    assert [row.revision for row in rows] == [0, 0, 1, 1, 2] and len(p.checked(rows, PAIRS)) == 2
-    assert {row.chosen for row in p.checked(rows, PAIRS)} == {"tie"}
+    rows = ratings.load(path, Choice)
+    assert [row.revision for row in rows] == [0, 0, 1, 1, 2] and len(ratings.checked(rows, PAIRS)) == 2
+    assert {row.chosen for row in ratings.checked(rows, PAIRS)} == {"tie"}
     assert annotate.pairs(PAIRS, path, "ann").place == 2
 
 
@@ -131,10 +139,10 @@ def test_a_double_click_and_a_held_key_count_once(tmp_path, monkeypatch):
         typed(widget, "1")
         assert "1 of 6 answered; not counted" in widget.status.value and widget.place == 1
     typed(widget, "b", "0")  # nor does going back make way for it
-    assert len(p.load(tmp_path / "r.jsonl", Choice)) == 1
+    assert len(ratings.load(tmp_path / "r.jsonl", Choice)) == 1
     monkeypatch.setattr(annotate, "TOO_SOON_S", 0.0)
     typed(widget, "0")
-    assert [row.chosen for row in p.checked(p.load(tmp_path / "r.jsonl", Choice))] == ["tie"]
+    assert [row.chosen for row in ratings.checked(ratings.load(tmp_path / "r.jsonl", Choice))] == ["tie"]
 
 
 def test_a_click_leaves_the_keys_working(tmp_path, monkeypatch):
@@ -155,7 +163,7 @@ def test_one_rater_in_two_windows_leaves_a_file_that_can_be_used(tmp_path):
     typed(two, "0", "b"), typed(one, "0", "b", "2")
     typed(two, "1")  # both went back to the third question
     typed(two, "b", "1")
-    rows = p.checked(p.load(path, Choice), PAIRS)
+    rows = ratings.checked(ratings.load(path, Choice), PAIRS)
     assert len(rows) == 3 and annotate.pairs(PAIRS, path, "ann").place == 3
 
 
@@ -171,14 +179,22 @@ def test_an_answer_that_cannot_be_kept_is_said_and_asked_again(tmp_path):
     assert widget.place == 1 and not path.exists()
     path.write_bytes(kept)
     typed(widget, "2")
-    assert len(p.load(path, Choice)) == 2 and widget.place == 2 and trouble.layout.display == "none" and not trouble.value
+    assert (
+        len(ratings.load(path, Choice)) == 2
+        and widget.place == 2
+        and trouble.layout.display == "none"
+        and not trouble.value
+    )
     blocked = annotate.pairs(PAIRS, path / "no folder" / "r.jsonl", "ann")
     typed(blocked, "1")
     assert "NotADirectoryError" in blocked.controls.trouble.value and blocked.place == 0 and not blocked.ratings
 
 
 def test_the_rater_is_told_nothing_about_systems(tmp_path):
-    choose, rate = annotate.pairs(PAIRS, tmp_path / "p.jsonl", "ann"), annotate.likert(TEXTS, tmp_path / "l.jsonl", "ann")
+    choose, rate = (
+        annotate.pairs(PAIRS, tmp_path / "p.jsonl", "ann"),
+        annotate.likert(TEXTS, tmp_path / "l.jsonl", "ann"),
+    )
     for _ in range(7):
         for widget in (choose, rate):
             assert "SECRET" not in words(widget) + widget.page() and "id-" not in words(widget)
@@ -193,8 +209,8 @@ def test_likert_asks_every_question_about_every_text(tmp_path):
     typed(widget, "5")
     assert "Is it &lt;kind&gt;?" in widget.shown.value
     typed(widget, "0", "4", "1")
-    order = [text.id for text, _ in p.order(TEXTS, "ann", 1)]
-    rows = [(row.item, row.question, row.value, row.place) for row in p.load(path, Likert)]
+    order = [text.id for text, _ in raters.order(TEXTS, "ann", 1)]
+    rows = [(row.item, row.question, row.value, row.place) for row in ratings.load(path, Likert)]
     assert rows == [(order[0], questions[0], 5, 0), (order[0], questions[1], 4, 0), (order[1], questions[0], 1, 1)]
     assert annotate.likert(TEXTS, path, "ann", questions, seed=1).place == 3
 
@@ -227,10 +243,10 @@ def test_what_cannot_be_rated_is_said_before_anything_is_shown(tmp_path, items, 
 
 def test_a_file_of_something_else_is_refused(tmp_path):
     path = tmp_path / "r.jsonl"
-    p.save(path, [Choice("id-9", "bob", "first")])
+    ratings.save(path, [Choice("id-9", "bob", "first")])
     with pytest.raises(PreferenceError, match="rater 'bob' rated 'id-9', which is no item"):
         annotate.pairs(PAIRS, path, "ann")
-    p.save(path, [Choice("id-1", "bob", "first"), Choice("id-1", "bob", "tie")])
+    ratings.save(path, [Choice("id-1", "bob", "first"), Choice("id-1", "bob", "tie")])
     with pytest.raises(PreferenceError, match="rater 'bob' answered item 'id-1' twice"):
         annotate.pairs(PAIRS, path, "ann")
     with pytest.raises(PreferenceError, match=r"r.jsonl, line 1: no column 'question'"):
@@ -243,7 +259,7 @@ def test_a_file_of_something_else_is_refused(tmp_path):
 
 # in a kernel -----------------------------------------------------------------------------------------------------
 CELLS = [
-    "from rlnlp.preferences import Pair, Text\nfrom rlnlp.widgets import annotate\n"
+    "from workbook.study.ratings import Pair, Text\nfrom workbook.lab import annotate\n"
     "pairs = [Pair(f'id-{i}', 'the film', f'first {i}', f'second {i}', 'SECRET', 'HIDDEN') for i in range(3)]\n"
     "texts = [Text(f'id-{i}', 'the film', f'text {i}', 'SECRET') for i in range(2)]",
     "annotate.pairs(pairs, 'choices.jsonl', 'ann')",
@@ -260,7 +276,16 @@ def notebook(folder: Path) -> Path:
 
 @pytest.mark.slow
 def test_papermill_and_html_show_the_page_and_write_no_rating(tmp_path):
-    command = [sys.executable, "-m", "rlnlp.nb", "run", str(notebook(tmp_path)), "out.ipynb", "--html", "out.html"]
+    command = [
+        sys.executable,
+        "-m",
+        "workbook.stages.nb",
+        "run",
+        str(notebook(tmp_path)),
+        "out.ipynb",
+        "--html",
+        "out.html",
+    ]
     done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr[-3000:]
     page = (tmp_path / "out.html").read_text(encoding="utf-8")
@@ -276,11 +301,12 @@ def lab(tmp_path):
 
 
 def waited(path: Path, kind: type, n: int) -> list:
-    deadline = time.monotonic() + 60 * SLOWER
-    while not path.exists() or len(p.load(path, kind, may_be_empty=True)) < n:
-        assert time.monotonic() < deadline, f"{path.name}: no {n} ratings"
-        time.sleep(0.2)
-    return p.load(path, kind)
+    until(
+        lambda: path.exists() and len(ratings.load(path, kind, may_be_empty=True)) >= n,
+        f"{path.name}: {n} ratings",
+        60 * SLOWER,
+    )
+    return ratings.load(path, kind)
 
 
 class TestInABrowser:
@@ -299,19 +325,25 @@ class TestInABrowser:
             for number, key in enumerate(("1", "2"), 1):
                 page.keyboard.press(key)
                 waited(tmp_path / "choices.jsonl", Choice, number)
-                page.wait_for_function(f"() => document.body.innerText.includes('{number} of 3 answered')", timeout=60_000 * SLOWER)
+                page.wait_for_function(
+                    f"() => document.body.innerText.includes('{number} of 3 answered')", timeout=60_000 * SLOWER
+                )
                 page.wait_for_timeout(1000 * SLOWER)  # a person reads
             here.screenshot(path=shots / "annotate_pairs.png")
             page.keyboard.press("b")
             page.wait_for_timeout(1000 * SLOWER)
             page.keyboard.press("0")
             rows = waited(tmp_path / "choices.jsonl", Choice, 3)
-            assert [row.revision for row in rows] == [0, 0, 1] and rows[2].chosen == "tie" and rows[2].item == rows[1].item
+            assert (
+                [row.revision for row in rows] == [0, 0, 1] and rows[2].chosen == "tie" and rows[2].item == rows[1].item
+            )
             number = page.evaluate("() => window.jupyterapp.shell.currentWidget.content.widgets.length")
             page.wait_for_timeout(1000 * SLOWER)
             here.get_by_role("button", name="1: left is better").click()
             rows = waited(tmp_path / "choices.jsonl", Choice, 4)
-            page.wait_for_function("() => document.activeElement.placeholder?.startsWith('click here')", timeout=60_000 * SLOWER)
+            page.wait_for_function(
+                "() => document.activeElement.placeholder?.startsWith('click here')", timeout=60_000 * SLOWER
+            )
             for key in "00b":  # on a button, JupyterLab would ask whether to restart the kernel, and make a cell
                 page.keyboard.press(key)
             here.get_by_text("your answer was 1: left is better").wait_for(timeout=60_000 * SLOWER)
@@ -320,7 +352,7 @@ class TestInABrowser:
             assert page.evaluate("() => window.jupyterapp.shell.currentWidget.content.widgets.length") == number
             here.get_by_role("button", name="1: left is better").click()
             rows = waited(tmp_path / "choices.jsonl", Choice, 5)
-            shown = p.order([Pair(f"id-{i}", "", "", "") for i in range(3)], "ann")
+            shown = raters.order([Pair(f"id-{i}", "", "", "") for i in range(3)], "ann")
             assert rows[0].chosen == shown[0][1] and rows[1].chosen != shown[1][1] and rows[3].chosen == shown[2][1]
             here.get_by_text("All answered").wait_for(timeout=60_000 * SLOWER)
 

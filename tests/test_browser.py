@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from pathlib import Path
 
 import pytest
 
-from .lab import MARKS, SHOTS, browser_page, open_notebook, run_all, serve
+from .lab import MARKS, SHOTS, browser_page, drawn, open_notebook, run_all, serve
 from .test_notebooks import SMALL
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,17 +56,18 @@ def test_the_quick_start_in_jupyterlab(lab, page, tmp_path):
     before = label.inner_text()
     assert re.fullmatch(r"allowed tokens: \d+ of \d+ at p = 0.50", before)
     label.scroll_into_view_if_needed()
-    time.sleep(1)
+    drawn(page)
     page.screenshot(path=shots / "slider_before.png")
     page.locator(".widget-slider .noUi-handle").first.focus()
     for _ in range(8):
         page.keyboard.press("ArrowLeft")
     page.wait_for_function(
-        "() => [...document.querySelectorAll('.widget-label')].some(e => e.innerText.endsWith('at p = 0.10'))", timeout=60_000
+        "() => [...document.querySelectorAll('.widget-label')].some(e => e.innerText.endsWith('at p = 0.10'))",
+        timeout=60_000,
     )
     kept = [int(text.split()[2]) for text in (before, label.inner_text())]
     assert 1 <= kept[1] < kept[0], kept
-    time.sleep(1)
+    drawn(page)
     page.screenshot(path=shots / "slider_after.png")
 
     output = page.locator(".jp-OutputArea-output")
@@ -75,5 +75,5 @@ def test_the_quick_start_in_jupyterlab(lab, page, tmp_path):
     assert output.locator("span[title^=advantage]").count() >= 1  # coloured words
     for number, heading in enumerate(page.locator(".jp-MarkdownCell h2").all(), 1):
         heading.evaluate("element => element.scrollIntoView()")
-        time.sleep(0.3)
+        drawn(page)
         page.screenshot(path=shots / f"part{number:02d}.png")

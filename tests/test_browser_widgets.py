@@ -6,25 +6,26 @@ What it needs: see tests/lab.py.
 from __future__ import annotations
 
 import re
-import time
 from pathlib import Path
 
 import nbformat
 import pytest
 
-from rlnlp.nb import KERNEL
+from workbook.stages.nb import KERNEL
 
-from .lab import MARKS, SHOTS, SLOWER, browser_page, open_notebook, run_all, serve
+from .lab import MARKS, SHOTS, SLOWER, browser_page, drawn, open_notebook, run_all, serve
 from .made_up import write_run
+from .waiting import until
 
 pytestmark = MARKS
 CELLS = [
     """import copy
-from rlnlp import experiment, lesson
+from workbook.draws import small
+from rlnlp import scoring
 from rlnlp.learners import nlpo
-from rlnlp.widgets import browse, explorer, live, sentence
-start = lesson.start(reviews=300, steps=20, folder="lesson")
-score = experiment.scorer(start.reward, start.tokenizer)
+from workbook.lab import browse, explorer, live, sentence
+start = small.start(reviews=300, steps=20, folder="lesson")
+score = scoring.scorer(start.reward, start.tokenizer)
 config = nlpo.Config(updates=400, episodes_per_update=16, mask_top_p=0.9)
 state = nlpo.init(copy.deepcopy(start.policy), config, seed=0)
 seen = nlpo.collect(state, start.prompts, score, config)""",
@@ -42,7 +43,8 @@ EXPLORER, SENTENCE, LIVE, BROWSER, EMPTY, ASK = range(1, 7)
 
 @pytest.fixture
 def lab(tmp_path):
-    """Address of a JupyterLab with a notebook of all the widgets, and two finished runs of made-up numbers beside it."""
+    """Address of a JupyterLab with a notebook of all the widgets, and two finished runs of made-up numbers beside
+    it."""
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(code) for code in CELLS])
     notebook.metadata["kernelspec"] = KERNEL
     nbformat.write(notebook, tmp_path / "widgets.ipynb")
@@ -60,11 +62,11 @@ def page():
 
 def wait_for(output, pattern: str) -> str:
     """Wait until the text of a cell's output matches; the match."""
-    deadline = time.monotonic() + 60 * SLOWER
-    while not (found := re.search(pattern, " ".join(output.inner_text().split()))):
-        assert time.monotonic() < deadline, f"{pattern!r} did not appear in: {output.inner_text()[:2000]}"
-        time.sleep(0.3)
-    return found[0]
+    return until(
+        lambda: re.search(pattern, " ".join(output.inner_text().split())),
+        lambda: f"{pattern!r} in: {output.inner_text()[:2000]}",
+        60 * SLOWER,
+    )[0]
 
 
 def press(page, control, *keys: str) -> None:
@@ -83,7 +85,7 @@ def test_the_widgets_in_jupyterlab(lab, page, tmp_path):
 
     def shot(which: int, name: str) -> None:
         outputs[which].scroll_into_view_if_needed()
-        time.sleep(1)
+        drawn(page)
         outputs[which].screenshot(path=shots / f"{name}.png")
 
     # a live run: the kernel answers while it trains; pause, go on, stop
@@ -106,7 +108,8 @@ def test_the_widgets_in_jupyterlab(lab, page, tmp_path):
     wait_for(here, rf"update (?!{before} )\d+ of 400")
     here.get_by_label("curve", exact=True).select_option("policy/clip_fraction")
     page.wait_for_function(
-        "() => [...document.querySelectorAll('img')].some(i => i.alt.includes('policy/clip_fraction'))", timeout=60_000 * SLOWER
+        "() => [...document.querySelectorAll('img')].some(i => i.alt.includes('policy/clip_fraction'))",
+        timeout=60_000 * SLOWER,
     )
     # a cell that awaits the run does not keep the buttons from working
     page.evaluate(
@@ -119,7 +122,9 @@ def test_the_widgets_in_jupyterlab(lab, page, tmp_path):
         }""",
         [ASK, "print('waited for', (await view)[-1]['update'])"],
     )
-    page.wait_for_function("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'busy'")
+    page.wait_for_function(
+        "() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.status === 'busy'"
+    )
     press(page, here.get_by_role("button", name="stop"), "Enter")
     ended = int(wait_for(here, r"stopped after update \d+").split()[-1])
     assert ended > before
@@ -184,10 +189,12 @@ def test_the_widgets_in_jupyterlab(lab, page, tmp_path):
 
     # saved and exported, the page shows what the widgets show
     page.evaluate("() => { window.jupyterapp.commands.execute('docmanager:save'); return 1 }")
-    deadline = time.monotonic() + 60 * SLOWER
-    while "stopped after update" not in (saved := (tmp_path / "widgets.ipynb").read_text(encoding="utf-8")):
-        assert time.monotonic() < deadline, "the saved notebook does not hold the end of the run"
-        time.sleep(0.5)
+
+    def whole() -> str:
+        text = (tmp_path / "widgets.ipynb").read_text(encoding="utf-8")
+        return text if "stopped after update" in text else ""
+
+    saved = until(whole, "the end of the run in the saved notebook", 60 * SLOWER)
     from nbconvert import HTMLExporter
 
     exported, _ = HTMLExporter().from_notebook_node(nbformat.reads(saved, as_version=4))

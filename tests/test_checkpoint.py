@@ -1,4 +1,5 @@
-"""What a resume needs is kept, whatever a state is made of: through a file, and to the same numbers as without a stop."""
+"""What a resume needs is kept, whatever a state is made of: through a file, and to the same numbers as without a
+stop."""
 
 from __future__ import annotations
 
@@ -8,16 +9,23 @@ import pytest
 import torch
 from torch import nn
 
-from rlnlp import checkpoint, runs
+from rlnlp import checkpoint
 from rlnlp.learners import dqn, nlpo, sac
 from tests.tiny import gpt2, prompts
+from workbook.store import states
 
 
 def score(rollout):
     return (rollout.responses == 7).float().sum(1), {}
 
 
-SMALL = {"updates": 6, "episodes_per_update": 8, "max_new_tokens": 5, "gradient_steps": 2, "buffer": 90}  # old episodes make room
+SMALL = {
+    "updates": 6,
+    "episodes_per_update": 8,
+    "max_new_tokens": 5,
+    "gradient_steps": 2,
+    "buffer": 90,
+}  # old episodes make room
 CASES = {
     "dqn": (dqn, dqn.Config(**SMALL, warm_up=1, batch_size=8, explore_rule="top_k", explore_value=9)),
     "sac": (sac, sac.Config(**SMALL, batch_episodes=4)),
@@ -26,8 +34,8 @@ CASES = {
 
 def through_a_file(folder, state) -> tuple[dict, dict]:
     tensors, numbers = checkpoint.pack(state)
-    runs.save_state(folder / "checkpoint", tensors, {"numbers": numbers})
-    tensors, meta = runs.load_state(folder / "checkpoint")
+    states.save_state(folder / "checkpoint", tensors, {"numbers": numbers})
+    tensors, meta = states.load_state(folder / "checkpoint")
     return tensors, meta["numbers"]
 
 
@@ -81,3 +89,10 @@ def test_what_is_packed_does_not_change_with_the_state():
     checkpoint.unpack(other, tensors, numbers)
     assert other.box.numbers.tolist() == [1.0, 2.0] and other.update == 3
     assert other.policy.weight.equal(state.policy.weight)
+
+
+def test_a_state_of_another_seed_is_refused():
+    config = nlpo.Config()
+    tensors, numbers = checkpoint.pack(nlpo.init(gpt2(), config, 1))
+    with pytest.raises(ValueError, match="expected one of seed 2, got one of seed 1"):
+        checkpoint.unpack(nlpo.init(gpt2(), config, 2), tensors, numbers)

@@ -9,8 +9,9 @@ import pytest
 from pydantic import Field
 from ruamel.yaml import YAML
 
-from rlnlp import config
 from rlnlp.settings import ConfigError, Settings
+from workbook.runs import algorithms, brought, checks, messages, settings
+from workbook.runs.params import Params
 
 ROOT = Path(__file__).resolve().parents[1]
 PROFILES = [ROOT / "params.yaml", *sorted(ROOT.glob("profiles/*/params.yaml"))]
@@ -35,21 +36,21 @@ def edited(tmp_path):
 
 def problems(path, **overrides) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        config.load(path, **overrides)
+        checks.load(path, **overrides)
     assert str(caught.value).startswith(f"{path}:")
     return caught.value.problems
 
 
 @pytest.mark.parametrize("path", PROFILES, ids=lambda p: p.parent.name)
 def test_every_profile_is_valid(path):
-    params = config.load(path)
+    params = checks.load(path)
     assert params.folder == path.parent
     assert params.scratch == ROOT / ".scratch" / params.profile
     assert params.reports_folder == ROOT / "reports" / params.profile
     for name, entry in params.all_runs.items():
         run, learner = params.run(name), params.learner_config(name)
         for key, value in entry.items():
-            found = getattr(run if key in config.Run.model_fields else learner, key)
+            found = getattr(run if key in settings.Run.model_fields else learner, key)
             assert (list(found) if isinstance(found, tuple) else found) == value
 
 
@@ -57,15 +58,15 @@ def test_every_profile_is_valid(path):
 def test_every_profile_writes_out_every_name(path):
     """`dvc exp run -S section.name=...` needs the name to be in the file."""
     raw = YAML(typ="safe").load(path)
-    for section in config.Params.model_fields:
+    for section in Params.model_fields:
         assert section in raw
-        if config._names(section):
-            assert set(config._names(section)) <= set(raw[section]), section
+        if messages.names_in(section):
+            assert set(messages.names_in(section)) <= set(raw[section]), section
 
 
 def test_the_larger_size_is_valid_too():
     path = ROOT / "profiles/imdb/params.yaml"
-    small, large = config.load(path), config.load(path, size="gpu")
+    small, large = checks.load(path), checks.load(path, size="gpu")
     assert large.device == "cuda" and large.language_model.width > small.language_model.width
     assert large.language_model.warmup_fraction == small.language_model.warmup_fraction
 
@@ -121,17 +122,53 @@ CASES = {  # name: (old text, new text, words the one problem must contain)
     ),
     "report pair": ("      ppo: [ppo_kl_0,", "      ppo: [ppo_kl_9,", ["reports.kl.pairs.ppo", "'ppo_kl_9'"]),
     "unknown report": ("  warm_start:\n", "  warm_stat:\n", ["reports.warm_stat", "'warm_start'"]),
-    "start of a run that is not there": ("start: supervised", "start: supervise", ["continued.sup_ppo.start", "did you mean 'supervised'"]),
-    "start outside continued": ("  labels_10: {algorithm: ppo,", "  labels_10: {algorithm: ppo, start: supervised,", ["runs.labels_10.start", "`continued`"]),
-    "continued without start": ("{algorithm: ppo, start: supervised}", "{algorithm: ppo}", ["continued.sup_ppo.start", "a name in runs"]),
-    "reward that is not made": ("reward: reward_10", "reward: reward_20", ["runs.labels_10.reward", "'reward_10'", "label_fractions"]),
-    "base that is not made": ("reward: reward_10", "base: policy_dropout", ["runs.labels_10.base", "variants.dropout is 0"]),
+    "start of a run that is not there": (
+        "start: supervised",
+        "start: supervise",
+        ["continued.sup_ppo.start", "did you mean 'supervised'"],
+    ),
+    "start outside continued": (
+        "  labels_10: {algorithm: ppo,",
+        "  labels_10: {algorithm: ppo, start: supervised,",
+        ["runs.labels_10.start", "`continued`"],
+    ),
+    "continued without start": (
+        "{algorithm: ppo, start: supervised}",
+        "{algorithm: ppo}",
+        ["continued.sup_ppo.start", "a name in runs"],
+    ),
+    "reward that is not made": (
+        "reward: reward_10",
+        "reward: reward_20",
+        ["runs.labels_10.reward", "'reward_10'", "label_fractions"],
+    ),
+    "base that is not made": (
+        "reward: reward_10",
+        "base: policy_dropout",
+        ["runs.labels_10.base", "variants.dropout is 0"],
+    ),
     "unknown base": ("reward: reward_10", "base: polcy", ["runs.labels_10.base", "'policy' or 'policy_dropout'"]),
     "unknown decoding": ("reward: reward_10", "decodings: [greedi]", ["runs.labels_10.decodings[0]", "'greedy'"]),
-    "share of labels": ("label_fractions: [0.0, 0.1]", "label_fractions: [0.0, 0.1, 1.0]", ["variants.label_fractions", "< 1"]),
-    "unknown supervised name": ("  data_fraction: 1.0", "  data_fracton: 1.0", ["supervised.data_fracton", "supervised.data_fraction"]),
-    "ppo name in a supervised run": ("  supervised: {algorithm: supervised}", "  supervised: {algorithm: supervised, kl_coef: 0.1}", ["runs.supervised.kl_coef", "unknown name"]),
-    "a name twice": ("  sup_ppo: {", "  labels_10: {algorithm: ppo, start: supervised}\n  sup_ppo: {", ["continued.labels_10", "not in runs too"]),
+    "share of labels": (
+        "label_fractions: [0.0, 0.1]",
+        "label_fractions: [0.0, 0.1, 1.0]",
+        ["variants.label_fractions", "< 1"],
+    ),
+    "unknown supervised name": (
+        "  data_fraction: 1.0",
+        "  data_fracton: 1.0",
+        ["supervised.data_fracton", "supervised.data_fraction"],
+    ),
+    "ppo name in a supervised run": (
+        "  supervised: {algorithm: supervised}",
+        "  supervised: {algorithm: supervised, kl_coef: 0.1}",
+        ["runs.supervised.kl_coef", "unknown name"],
+    ),
+    "a name twice": (
+        "  sup_ppo: {",
+        "  labels_10: {algorithm: ppo, start: supervised}\n  sup_ppo: {",
+        ["continued.labels_10", "not in runs too"],
+    ),
     "too long for the model": (
         "  prompt_tokens: 10",
         "  prompt_tokens: 50",
@@ -183,7 +220,7 @@ def test_all_problems_at_once(edited):
 
 def test_duplicate_key(edited):
     with pytest.raises(ConfigError, match=r"line \d+.*duplicate key \"gamma\""):
-        config.load(edited(("  lam: 0.95", "  lam: 0.95\n  gamma: 0.5")))
+        checks.load(edited(("  lam: 0.95", "  lam: 0.95\n  gamma: 0.5")))
 
 
 @pytest.mark.parametrize("text", ["a: [1", "a:\n\t- 1", "- 1\n- 2", "just words", "", "a: 1\n---\nb: 2", "\x00"])
@@ -191,17 +228,17 @@ def test_not_a_params_file(tmp_path, text):
     path = tmp_path / "params.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"params.yaml:.*(not valid YAML|expected lines)"):
-        config.load(path)
+        checks.load(path)
 
 
 def test_missing_file(tmp_path):
     (tmp_path / "parms.yaml").write_text("")
     with pytest.raises(ConfigError, match=r"no such file.*parms.yaml"):
-        config.load(tmp_path / "params.yaml")
+        checks.load(tmp_path / "params.yaml")
 
 
 def test_numbers_are_read_as_dvc_reads_them(edited):
-    params = config.load(edited(("  gamma: 0.95", "  gamma: 1"), ("  lam: 0.95", "  lam: 5e-1")))
+    params = checks.load(edited(("  gamma: 0.95", "  gamma: 1"), ("  lam: 0.95", "  lam: 5e-1")))
     assert params.algorithm_config("ppo").lam == 0.5
     gamma = params.algorithm_config("ppo").gamma
     assert gamma == 1.0 and isinstance(gamma, float)
@@ -209,7 +246,7 @@ def test_numbers_are_read_as_dvc_reads_them(edited):
 
 def test_overrides(edited):
     path = edited()
-    params = config.load(path, **{"learner.gamma": 0.5, "threads": 2, "runs.ppo_kl_0.kl_coef": 0.25})
+    params = checks.load(path, **{"learner.gamma": 0.5, "threads": 2, "runs.ppo_kl_0.kl_coef": 0.25})
     assert params.threads == 2 and params.algorithm_config("nlpo").gamma == 0.5
     assert params.learner_config("ppo_kl_0").kl_coef == 0.25
     assert "learner.gamma (override): expected <= 1.0, found 2.0" in problems(path, **{"learner.gamma": 2.0})[0]
@@ -219,14 +256,14 @@ def test_overrides(edited):
 
 def test_sizes_replace_and_overrides_win(edited):
     path = edited(('size: ""', "size: big"), ("sizes: {}", "sizes: {big: {language_model: {width: 128, layers: 3}}}"))
-    params = config.load(path, **{"language_model.layers": 5})
+    params = checks.load(path, **{"language_model.layers": 5})
     assert (params.language_model.width, params.language_model.layers, params.language_model.heads) == (128, 5, 4)
     path = edited(('size: ""', "size: big"), ("sizes: {}", "sizes: {big: {language_model: {width: 130}}}"))
     assert "language_model.width (from sizes.big)" in problems(path)[0]
 
 
 def test_order_of_what_decides_a_run(edited):
-    params = config.load(edited())
+    params = checks.load(edited())
     tuned = {"learning_rate": 2e-3, "kl_coef": 0.1}
     plain, chosen = params.learner_config("ppo_target_low"), params.learner_config("ppo_target_low", tuned)
     assert (plain.learning_rate, chosen.learning_rate) == (1e-3, 2e-3)
@@ -277,48 +314,132 @@ def extended(edited):
         for old, new in changes:
             assert (more + runs).count(old) == 1, f"{old!r} occurs {(more + runs).count(old)} times"
             more, runs = more.replace(old, new), runs.replace(old, new)
-        own = "  updates: 30\n  own: {ppo: {}, nlpo: {}, a2c: {updates: 60, learning_rates: [1e-2]}, grpo: {}}\n\nruns:"
-        return edited(("variants:\n", more), ("continued:  ", runs), ("  updates: 30\n\nruns:", own))
+        own = "  own: {ppo: {}, nlpo: {}, a2c: {updates: 60, learning_rates: [1e-2]}, grpo: {}}"
+        return edited(("variants:\n", more), ("continued:  ", runs), ("  own: {ppo: {}, nlpo: {}}", own))
 
     return write
 
 
 MORE_CASES = {  # as CASES
     "unknown algorithm": ("  grpo: {group: 8}", "  gpro: {group: 8}", ["algorithms.gpro", "did you mean 'grpo'"]),
-    "unknown field": ("{mask_delay: 0}", "{mask_dely: 0}", ["algorithms.masked.mask_dely", "unknown name", "algorithms.masked.mask_delay"]),
-    "field of another learner": ("{kl_bound: 0.05}", "{kl_bound: 0.05, group: 4}", ["algorithms.trpo.group", "unknown name"]),
+    "unknown field": (
+        "{mask_delay: 0}",
+        "{mask_dely: 0}",
+        ["algorithms.masked.mask_dely", "unknown name", "algorithms.masked.mask_delay"],
+    ),
+    "field of another learner": (
+        "{kl_bound: 0.05}",
+        "{kl_bound: 0.05, group: 4}",
+        ["algorithms.trpo.group", "unknown name"],
+    ),
     "no section": ("  masked: {mask_delay: 0}", "  masked: 0", ["algorithms.masked", "a section"]),
     "bound of nothing": ("{kl_bound: 0.05}", "{kl_bound: 0}", ["algorithms.trpo.kl_bound", "> 0"]),
-    "bound below nothing": ("{algorithm: trpo}", "{algorithm: trpo, kl_bound: -0.1}", ["runs.trust.kl_bound", "> 0", "-0.1"]),
+    "bound below nothing": (
+        "{algorithm: trpo}",
+        "{algorithm: trpo, kl_bound: -0.1}",
+        ["runs.trust.kl_bound", "> 0", "-0.1"],
+    ),
     "group of one": ("{algorithm: grpo}", "{algorithm: grpo, group: 1}", ["runs.group.group", "at least 2"]),
-    "group of one in the section": ("  grpo: {group: 8}", "  grpo: {group: 1}", ["algorithms.grpo.group", "at least 2"]),
-    "a part of a group": ("{algorithm: grpo}", "{algorithm: grpo, group: 7}", ["runs.group (", "episodes_per_update", "multiple"]),
+    "group of one in the section": (
+        "  grpo: {group: 8}",
+        "  grpo: {group: 1}",
+        ["algorithms.grpo.group", "at least 2"],
+    ),
+    "a part of a group": (
+        "{algorithm: grpo}",
+        "{algorithm: grpo, group: 7}",
+        ["runs.group (", "episodes_per_update", "multiple"],
+    ),
     "mask that keeps nothing": ("mask_value: 0.9}", "mask_value: 0}", ["runs.masked (", "top_p", "0 < p"]),
-    "epsilon above one": ("mask_rule: top_p, mask_value: 0.9}", "mask_rule: epsilon, mask_value: 1.5}", ["runs.masked (", "epsilon", "1.5"]),
-    "no token": ("mask_rule: top_p, mask_value: 0.9}", "mask_rule: top_k, mask_value: 0}", ["runs.masked (", "top_k", "0"]),
+    "epsilon above one": (
+        "mask_rule: top_p, mask_value: 0.9}",
+        "mask_rule: epsilon, mask_value: 1.5}",
+        ["runs.masked (", "epsilon", "1.5"],
+    ),
+    "no token": (
+        "mask_rule: top_p, mask_value: 0.9}",
+        "mask_rule: top_k, mask_value: 0}",
+        ["runs.masked (", "top_k", "0"],
+    ),
     "unknown rule": ("mask_rule: top_p,", "mask_rule: typicl,", ["runs.masked (", "typicl", "typical"]),
-    "exploring in nothing": ("head: logits}", "head: logits, explore_rule: typical, explore_value: 0}", ["runs.values (", "typical"]),
-    "a step of two": ("{algorithm: a2c}", "{algorithm: a2c, minibatches: 2}", ["runs.one_step.minibatches", "one step"]),
-    "unknown world": ("counted: {algorithm: ppo, world: numbers}", "counted: {algorithm: ppo, world: nmbers}", ["runs.counted.world", "did you mean 'numbers'"]),
-    "world that is not here": ("counted: {algorithm: ppo, world: numbers}", "counted: {algorithm: ppo, world: dates}", ["runs.counted.world", "a name in worlds", "'dates'"]),
+    "exploring in nothing": (
+        "head: logits}",
+        "head: logits, explore_rule: typical, explore_value: 0}",
+        ["runs.values (", "typical"],
+    ),
+    "a step of two": (
+        "{algorithm: a2c}",
+        "{algorithm: a2c, minibatches: 2}",
+        ["runs.one_step.minibatches", "one step"],
+    ),
+    "unknown world": (
+        "counted: {algorithm: ppo, world: numbers}",
+        "counted: {algorithm: ppo, world: nmbers}",
+        ["runs.counted.world", "did you mean 'numbers'"],
+    ),
+    "world that is not here": (
+        "counted: {algorithm: ppo, world: numbers}",
+        "counted: {algorithm: ppo, world: dates}",
+        ["runs.counted.world", "a name in worlds", "'dates'"],
+    ),
     "unknown world in the section": ("  numbers:\n", "  number:\n", ["worlds.number", "'numbers'"]),
-    "reward of reviews in a world": ("world: numbers, reward: pairs_end", "world: numbers, reward: reward_10", ["runs.counted_end.reward", "the world numbers", "'pairs'"]),
-    "reward of a world in reviews": ("{algorithm: trpo}", "{algorithm: trpo, reward: pairs}", ["runs.trust.reward", "'reward_10'"]),
+    "reward of reviews in a world": (
+        "world: numbers, reward: pairs_end",
+        "world: numbers, reward: reward_10",
+        ["runs.counted_end.reward", "the world numbers", "'pairs'"],
+    ),
+    "reward of a world in reviews": (
+        "{algorithm: trpo}",
+        "{algorithm: trpo, reward: pairs}",
+        ["runs.trust.reward", "'reward_10'"],
+    ),
     "reward, near": ("reward: pairs_end", "reward: pair_end", ["runs.counted_end.reward", "did you mean 'pairs_end'"]),
     "base in a world": ("reward: pairs_end", "base: policy_dropout", ["runs.counted_end.base", "one model"]),
     "vocabulary in a world": ("reward: pairs_end", "vocabulary: 50", ["runs.counted_end.vocabulary", "tokens are few"]),
-    "imitation in a world": ("{algorithm: grpo, world: numbers, reward: pairs_end}", "{algorithm: supervised, world: numbers}", ["runs.counted_end.world", "supervised"]),
-    "too long for a world": ("world: numbers, reward: pairs_end", "world: numbers, max_new_tokens: 28", ["runs.counted_end", "<= 27", "28"]),
+    "imitation in a world": (
+        "{algorithm: grpo, world: numbers, reward: pairs_end}",
+        "{algorithm: supervised, world: numbers}",
+        ["runs.counted_end.world", "supervised"],
+    ),
+    "too long for a world": (
+        "world: numbers, reward: pairs_end",
+        "world: numbers, max_new_tokens: 28",
+        ["runs.counted_end", "<= 27", "28"],
+    ),
     "unknown name of a world": ("    texts: 100\n", "    txts: 100\n", ["worlds.numbers.txts", "worlds.numbers.texts"]),
     "no texts": ("    texts: 100\n", "    texts: 0\n", ["worlds.numbers.texts", ">= 2"]),
-    "unknown sampling in a world": ("min_new_tokens: 20}", "min_new_token: 20}", ["worlds.numbers.sampling.min_new_token", "min_new_tokens"]),
-    "unknown learner name in a world": ("learner: {gamma: 0.9", "learner: {gama: 0.9", ["worlds.numbers.learner.gama", "learner.gamma"]),
-    "least above most in a world": ("min_new_tokens: 20}", "min_new_tokens: 21}", ["worlds.numbers.sampling.min_new_tokens", "(20)", "21"]),
-    "least above most in a run": ("{algorithm: trpo}", "{algorithm: trpo, min_new_tokens: 25}", ["runs.trust (", "min_new_tokens 25", "24"]),
+    "unknown sampling in a world": (
+        "min_new_tokens: 20}",
+        "min_new_token: 20}",
+        ["worlds.numbers.sampling.min_new_token", "min_new_tokens"],
+    ),
+    "unknown learner name in a world": (
+        "learner: {gamma: 0.9",
+        "learner: {gama: 0.9",
+        ["worlds.numbers.learner.gama", "learner.gamma"],
+    ),
+    "least above most in a world": (
+        "min_new_tokens: 20}",
+        "min_new_tokens: 21}",
+        ["worlds.numbers.sampling.min_new_tokens", "(20)", "21"],
+    ),
+    "least above most in a run": (
+        "{algorithm: trpo}",
+        "{algorithm: trpo, min_new_tokens: 25}",
+        ["runs.trust (", "min_new_tokens 25", "24"],
+    ),
     "value in a world": ("learner: {gamma: 0.9", "learner: {gamma: 9", ["worlds.numbers.learner.gamma", "<= 1"]),
-    "unknown algorithm in a world": ("{nlpo: {learning_rate: 2e-3}", "{nlop: {learning_rate: 2e-3}", ["worlds.numbers.algorithms.nlop", "'nlpo'"]),
-    "unknown field in a world": ("{nlpo: {learning_rate: 2e-3}", "{nlpo: {learning_rte: 2e-3}", ["worlds.numbers.algorithms.nlpo.learning_rte", "learning_rate"]),
-}  # fmt: skip
+    "unknown algorithm in a world": (
+        "{nlpo: {learning_rate: 2e-3}",
+        "{nlop: {learning_rate: 2e-3}",
+        ["worlds.numbers.algorithms.nlop", "'nlpo'"],
+    ),
+    "unknown field in a world": (
+        "{nlpo: {learning_rate: 2e-3}",
+        "{nlpo: {learning_rte: 2e-3}",
+        ["worlds.numbers.algorithms.nlpo.learning_rte", "learning_rate"],
+    ),
+}
 
 
 @pytest.mark.parametrize("case", MORE_CASES)
@@ -334,22 +455,29 @@ def test_a_mistake_about_other_learners_and_worlds_is_named(extended, case):
 
 
 def test_the_order_of_what_decides_a_run_in_a_world(extended):
-    params = config.load(extended())
+    params = checks.load(extended())
     tuned = {"learning_rate": 0.5}
     plain, nlpo, group = (params.learner_config(name, tuned) for name in ("counted", "counted_nlpo", "counted_end"))
     assert (plain.gamma, plain.learning_rate, plain.lam) == (0.9, 4e-3, 0.95)  # the world's, the world's, the section's
     assert (plain.max_new_tokens, plain.min_new_tokens) == (20, 20)
-    assert nlpo.learning_rate == 1e-4 and params.replace(runs={"counted_nlpo": {"algorithm": "nlpo", "world": "numbers"}}).learner_config(
-        "counted_nlpo").learning_rate == 2e-3  # fmt: skip
+    assert (
+        nlpo.learning_rate == 1e-4
+        and params.model_copy(update={"runs": {"counted_nlpo": {"algorithm": "nlpo", "world": "numbers"}}})
+        .learner_config("counted_nlpo")
+        .learning_rate
+        == 2e-3
+    )
     assert group.group == 16 and params.learner_config("group").group == 8  # algorithms, replaced by the world's
     assert params.learner_config("group", tuned).learning_rate == 0.5
     assert (params.learner_config("trust").kl_bound, params.learner_config("one_step").epochs) == (0.05, 1)
 
 
 def test_every_algorithm_that_is_searched_has_a_grid(extended):
-    params = config.load(extended())
-    assert params.tune.search("a2c") == config.Search(learning_rates=(1e-2,), kl_coefs=(0.02, 0.05, 0.1), updates=60)
-    assert params.tune.search("ppo") == config.Search(learning_rates=(5e-4, 1e-3, 2e-3), kl_coefs=(0.02, 0.05, 0.1), updates=30)
+    params = checks.load(extended())
+    assert params.tune.search("a2c") == settings.Search(learning_rates=(1e-2,), kl_coefs=(0.02, 0.05, 0.1), updates=60)
+    assert params.tune.search("ppo") == settings.Search(
+        learning_rates=(5e-4, 1e-3, 2e-3), kl_coefs=(0.02, 0.05, 0.1), updates=30
+    )
     text = extended().read_text()
 
     def told(old, new):
@@ -357,7 +485,10 @@ def test_every_algorithm_that_is_searched_has_a_grid(extended):
         path.write_text(text.replace(old, new))
         return problems(path)
 
-    assert told(", grpo: {}}", "}") == [f"tune.own (line {line_of(text, '  own:')}): expected an entry `grpo: {{}}`, a learning rate that these runs use: group"]
+    assert told(", grpo: {}}", "}") == [
+        f"tune.own (line {line_of(text, '  own:')}): expected an entry `grpo: {{}}`, a learning rate that these "
+        f"runs use: group"
+    ]
     assert "tune.own.gpro" in told("grpo: {}}", "grpo: {}, gpro: {}}")[0]
     assert "tune.own.a2c.learning_rates" in told("learning_rates: [1e-2]", "learning_rates: [0]")[0]
 
@@ -368,27 +499,10 @@ def line_of(text: str, start: str) -> int:
 
 def test_a_continued_run_stays_in_its_world(extended):
     changes = {"continued.more": {"algorithm": "ppo", "start": "counted"}}
-    assert problems(extended(), **changes) == ["continued.more.start (override): expected a run of the same world (none), found 'counted'"]
-    config.load(extended(), **{"continued.more": {"algorithm": "ppo", "start": "counted", "world": "numbers"}})
-
-
-def test_worlds_and_their_rewards_are_those_of_the_package():
-    from rlnlp import costs, worlds
-
-    assert config.WORLDS == {name: tuple(rewards) for name, rewards in worlds.REWARDS.items()}
-    assert config.WORLD_TOKENS == worlds.CONTEXT - worlds.PROMPT and costs.WORLD_PROMPT == worlds.PROMPT
-
-
-def test_pick_gives_the_values_read(edited):
-    params = config.load(edited())
-    assert params.pick("sampling.top_k", "learner.gamma", "seeds") == {
-        "sampling.top_k": 0,
-        "learner.gamma": 0.95,
-        "seeds": [1, 2, 3, 4, 5],
-    }
-    assert set(params.pick("nlpo")) == {f"nlpo.{name}" for name in ("mask_top_p", "mask_min_tokens", "mask_source", "sync_every")}
-    with pytest.raises(KeyError, match=r"learner\.gama"):
-        params.pick("learner.gama")
+    assert problems(extended(), **changes) == [
+        "continued.more.start (override): expected a run of the same world (none), found 'counted'"
+    ]
+    checks.load(extended(), **{"continued.more": {"algorithm": "ppo", "start": "counted", "world": "numbers"}})
 
 
 def test_a_brought_model_decides_the_length(edited, tmp_path):
@@ -396,9 +510,9 @@ def test_a_brought_model_decides_the_length(edited, tmp_path):
     (tmp_path / "mine" / "config.json").write_text('{"n_positions": 32}')
     assert "positions of mine (32)" in problems(edited(('model: ""', "model: mine")))[0]
     (tmp_path / "mine" / "config.json").write_text('{"n_positions": 34}')
-    config.load(edited(('model: ""', "model: mine")))
+    checks.load(edited(('model: ""', "model: mine")))
     (tmp_path / "mine" / "config.json").write_text('{"n_positions": 8, "is_encoder_decoder": true}')
-    config.load(edited(('model: ""', "model: mine")))
+    checks.load(edited(('model: ""', "model: mine")))
 
 
 def test_brought_files(edited, tmp_path):
@@ -407,7 +521,7 @@ def test_brought_files(edited, tmp_path):
     brought = ('reward: ""', "reward: my.py:score"), ('prompts: ""', "prompts: my.csv")
     told = problems(edited(*brought))
     assert len(told) == 1 and "bring.reward" in told[0] and "labels_10" in told[0]  # it has no version of fewer labels
-    params = config.load(edited(*brought, ("reward: reward_10", "kl_coef: 0.1")))
+    params = checks.load(edited(*brought, ("reward: reward_10", "kl_coef: 0.1")))
     assert params.task_name == "csv" and params.task.name == "generated_reviews"
 
 
@@ -427,9 +541,9 @@ def test_every_field_says_what_it_is():
             else:
                 assert field.description, f"{model.__name__}.{name}"
 
-    walk(config.Params)
-    for algorithm in config.ALGORITHMS:
-        walk(config.learner_class(algorithm))
+    walk(Params)
+    for algorithm in algorithms.names():
+        walk(algorithms.module(algorithm).Config)
 
 
 def test_settings_are_frozen_and_strict():
@@ -448,60 +562,106 @@ def test_settings_are_frozen_and_strict():
             Example().replace(**bad)
 
 
-def test_command_line(edited, tmp_path):
-    def check(path):
-        out = tmp_path / "build" / "checked.txt"
-        command = [sys.executable, "-m", "rlnlp.config", "check", str(path), str(out), str(out.with_name("brought.json"))]
-        return subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT), out
+def check(path: Path, out: Path) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "workbook.runs.conditions", str(path), str(out)]
+    return subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
 
-    done, out = check(edited())
+
+def test_command_line(edited, tmp_path):
+    out = tmp_path / "build" / "checked.txt"
+    done = check(edited(), out.parent)
     assert done.returncode == 0, done.stderr
     first = out.read_bytes()
     out.unlink()
-    done, out = check(edited(("  gamma: 0.95", "  gamma: 0.9")))
+    done = check(edited(("  gamma: 0.95", "  gamma: 0.9")), out.parent)
     assert done.returncode == 0 and out.read_bytes() == first  # constant: other values do not re-run what follows
     out.unlink()
-    done, out = check(edited(("  gamma: 0.95", "  gama: 0.9")))
+    done = check(edited(("  gamma: 0.95", "  gama: 0.9")), out.parent)
     assert done.returncode == 1 and not out.exists()
     assert "learner.gama" in done.stderr and "Traceback" not in done.stderr
+    done = subprocess.run(
+        [sys.executable, "-m", "workbook.runs.conditions"], check=False, capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 2 and "usage: " in done.stderr
 
 
-def test_the_contents_of_brought_files_are_recorded(edited, tmp_path):
+def test_the_contents_of_brought_files_are_recorded(tmp_path):
     """What DVC follows instead of the files, whose names are values: it changes with any byte of any of them."""
-    params = config.load(edited())
-    assert set(config.brought_contents(params).values()) == {""}
-    (tmp_path / "mine/deep").mkdir(parents=True)
-    files = {"mine/deep/weights": "1", "reward.py": "def score(): ...", "prompts.csv": "prompt"}
+    assert set(brought.contents(tmp_path, settings.Bring()).values()) == {""}
+    files = {"mine/deep/weights": "1", "paid/reward.py": "def score(): ...", "prompts.csv": "prompt"}
     for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
-    bring = config.Bring(model="mine", reward="reward.py:score", prompts="prompts.csv")
-    brought = params.replace(bring=bring)
-    brought._path = tmp_path / "params.yaml"
-    before = config.brought_contents(brought)
-    assert all(before.values()) and config.brought_contents(brought) == before
+    bring = settings.Bring(model="mine", reward="paid/reward.py:score", prompts="prompts.csv")
+    before = brought.contents(tmp_path, bring)
+    assert all(before.values()) and brought.contents(tmp_path, bring) == before
     for (name, text), setting in zip(files.items(), before):
         (tmp_path / name).write_text(text + " ")
-        after = config.brought_contents(brought)
+        after = brought.contents(tmp_path, bring)
         assert {k for k in before if after[k] != before[k]} == {setting}
         before = after
-    (tmp_path / "words.py").write_text("GOOD = 1")  # the reward may import it
-    assert config.brought_contents(brought) != before
-    brought = params.replace(bring=config.Bring(model="gpt2"))  # a hub id: nothing here to hash
-    assert config.brought_contents(brought)["model"] == ""
+    for name in (
+        "paid/words.txt",
+        "paid/deep/words.py",
+        "paid/deep/down/more.csv",
+    ):  # it may read or import any of them
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("good")
+        after = brought.contents(tmp_path, bring)
+        assert after != before
+        before = after
+    (tmp_path / "paid/.hidden").write_text("")
+    (tmp_path / "paid/__pycache__").mkdir()
+    (tmp_path / "paid/__pycache__/reward.pyc").write_text("")
+    assert brought.contents(tmp_path, bring) == before
+    assert brought.contents(tmp_path, settings.Bring(model="gpt2"))["model"] == ""  # a hub id: nothing here to hash
+
+
+def test_of_a_reward_beside_the_settings_what_it_imports_is_followed(tmp_path):
+    """The folder of params.yaml holds everything else too, so only imports say what belongs to the reward."""
+    texts = {
+        "reward.py": "import words\nfrom deep.down import best\nfrom lists import good as g\n",
+        "words.py": "",
+        "deep/__init__.py": "",
+        "deep/down.py": "from . import more\nbest = 1\n",
+        "deep/more.py": "",
+        "lists/__init__.py": "from .inner import good\n",
+        "lists/inner.py": "good = 1\n",
+        "other.py": "",
+        "data/draw1/x.py": "",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    bring = settings.Bring(reward="reward.py:score")
+    found = [path.relative_to(tmp_path).as_posix() for path in brought.reward_files(tmp_path, bring)]
+    assert found == sorted(set(texts) - {"other.py", "data/draw1/x.py"})
+
+
+def test_a_rewards_folder_has_a_bound(tmp_path, monkeypatch):
+    monkeypatch.setattr(brought, "MOST_FILES", 3)
+    (tmp_path / "paid").mkdir()
+    for i in range(4):
+        (tmp_path / f"paid/{i}.py").write_text("")
+    with pytest.raises(ConfigError, match="at most 3 files"):
+        brought.reward_files(tmp_path, settings.Bring(reward="paid/0.py:score"))
 
 
 def test_reading_the_settings_does_not_bring_the_models():
-    code = "import rlnlp.config, sys; rlnlp.config.load(); print('transformers' in sys.modules)"
+    code = "import workbook.runs.checks, sys; workbook.runs.checks.load(); print('transformers' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout == "False\n"
 
 
 def test_an_adaptive_penalty_that_cannot_move_is_refused(edited):
     with pytest.raises(ConfigError, match="kl_coef 0: expected > 0 with a kl_target"):
-        config.load(edited(), **{"learner.kl_coef": 0.0, "learner.kl_target": 0.2})
+        checks.load(edited(), **{"learner.kl_coef": 0.0, "learner.kl_target": 0.2})
 
 
 def test_reading_the_module_does_not_bring_torch():
-    code = "import rlnlp.config, rlnlp.runs, sys; print('torch' in sys.modules)"
+    code = (
+        "import workbook.runs.params, workbook.store.files, workbook.store.fingerprint, sys; print('torch' in "
+        "sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout == "False\n"

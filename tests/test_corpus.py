@@ -8,7 +8,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from rlnlp import corpus, metrics
+from rlnlp import metrics
+from workbook.texts import corpus
 
 FIRST = (
     "nadia gives one pathetic performance . i certainly regretted the finale . it is one magnetic pirate "

@@ -92,7 +92,9 @@ def test_own_sees_the_package_however_it_is_called_and_nothing_else():
 @pytest.mark.parametrize("assignment", check.ASSIGNMENTS)
 def test_own_guards_hidden_points_as_it_does_seen_ones(assignment):
     found = by_name(ORIGINALS[assignment])
-    guards = {test: re.findall(r"^own\(.*\)$", cells.source(found[test]), re.MULTILINE) for test in check.tests(assignment)}
+    guards = {
+        test: re.findall(r"^own\(.*\)$", cells.source(found[test]), re.MULTILINE) for test in check.tests(assignment)
+    }
     assert any(guards.values())
     for test, lines in guards.items():
         if test.endswith("-hidden"):
@@ -235,7 +237,9 @@ def test_wrong_points_and_missing_messages_are_noticed(graded, tmp_path):
     shutil.copytree(folder / "feedback", tmp_path / "feedback")
     shutil.copytree(tmp_path / "feedback" / "correct", tmp_path / "feedback" / "wrong", dirs_exist_ok=True)
     silent = check.problems(tmp_path, {("wrong", assignment): found["wrong", assignment]})
-    assert len(silent) == sum(len(fails) for _, fails in MISTAKES[assignment].values()) and all("does not say" in line for line in silent)
+    assert len(silent) == sum(len(fails) for _, fails in MISTAKES[assignment].values()) and all(
+        "does not say" in line for line in silent
+    )
 
 
 @pytest.mark.slow

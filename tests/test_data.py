@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from rlnlp import data, tasks
-from rlnlp.data import DataError
+from rlnlp import encoding
+from workbook.texts import data, tasks
+from workbook.texts.hub import DataError, find
 
 SMALL = {
     "language_model_reviews": 40,
@@ -60,33 +61,33 @@ def filled(folder):
 
 
 def test_find_prefers_the_config_mirror_then_the_variable_then_the_hub(tmp_path, monkeypatch):
-    assert data.find("datasets", "imdb") == "imdb"
+    assert find("datasets", "imdb") == "imdb"
     from_variable = filled(tmp_path / "b" / "datasets" / "imdb")
     monkeypatch.setenv("RLNLP_MIRROR", str(tmp_path / "b"))
-    assert data.find("datasets", "imdb", tmp_path / "a") == from_variable
+    assert find("datasets", "imdb", tmp_path / "a") == from_variable
     from_config = filled(tmp_path / "a" / "datasets" / "imdb")
-    assert data.find("datasets", "imdb", tmp_path / "a") == from_config
+    assert find("datasets", "imdb", tmp_path / "a") == from_config
     model = filled(tmp_path / "a" / "models" / "org" / "model")
-    assert data.find("models", "org/model", tmp_path / "a") == model
-    assert data.find("models", str(model)) == model
+    assert find("models", "org/model", tmp_path / "a") == model
+    assert find("models", str(model)) == model
     (tmp_path / "b" / "models" / "empty").mkdir(parents=True)
-    assert data.find("models", "empty") == "empty"  # an empty folder is not a model
+    assert find("models", "empty") == "empty"  # an empty folder is not a model
 
 
 def test_find_offline_says_what_was_looked_for_and_where(tmp_path, monkeypatch):
     filled(tmp_path / "datasets" / "imdb")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(DataError) as error:
-        data.find("datasets", "imbd", tmp_path)
+        find("datasets", "imbd", tmp_path)
     message = str(error.value)
     assert "dataset 'imbd' was not found" in message and str(tmp_path / "datasets" / "imbd") in message
     assert "did you mean 'imdb'?" in message and "$RLNLP_MIRROR: not set" in message and "HF_HUB_OFFLINE" in message
     with pytest.raises(DataError, match="model './missing' was not found"):
-        data.find("models", "./missing")
+        find("models", "./missing")
     with pytest.raises(DataError, match="no name of the model"):
-        data.find("models", "")
+        find("models", "")
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
-    assert data.find("datasets", "imbd", tmp_path) == "imbd"
+    assert find("datasets", "imbd", tmp_path) == "imbd"
 
 
 # generated reviews -----------------------------------------------------------------------------------------------
@@ -343,9 +344,9 @@ def test_prompts_are_left_padded_and_cut_on_the_left(folder, tokenizer):
 
 def test_context_is_checked_for_the_longest_prompt(folder, tokenizer):
     prompts = data.load_prompts(folder, "test", tokenizer, 64)
-    data.check_context(prompts, max_new_tokens=3, context=8)
-    with pytest.raises(DataError, match="prompt one: 5 tokens .* make 9, but the model's context is 8"):
-        data.check_context(prompts, max_new_tokens=4, context=8)
+    encoding.check_context(prompts, max_new_tokens=3, context=8)
+    with pytest.raises(ValueError, match="prompt one: 5 tokens .* make 9, but the model's context is 8"):
+        encoding.check_context(prompts, max_new_tokens=4, context=8)
 
 
 def test_reading_errors(folder, tokenizer):
@@ -369,5 +370,5 @@ def test_reading_errors(folder, tokenizer):
     (folder / "prompts_train.jsonl").write_text('{"id": "seven", "prompt": "a"}\n{"id": "eight", "prompt": " "}\n')
     with pytest.raises(DataError, match="prompt eight: no tokens"):
         data.load_prompts(folder, "train", tokenizer, 8)
-    with pytest.raises(DataError, match="an empty data set"):
-        data.encode_prompts([], tokenizer, 8)
+    with pytest.raises(ValueError, match="an empty data set"):
+        encoding.encode_prompts([], tokenizer, 8)

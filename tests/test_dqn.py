@@ -1,4 +1,5 @@
-"""Deep Q-learning against dynamic programming on the enumerated MDP, its parts against their definitions, and that it learns."""
+"""Deep Q-learning against dynamic programming on the enumerated MDP, its parts against their definitions, and that it
+learns."""
 
 import inspect
 import itertools
@@ -7,8 +8,10 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from rlnlp import checkpoint, exploration, models, q_heads, samplers, td
-from rlnlp.learners import dqn, ppo
+from rlnlp import checkpoint, models, samplers, vocabulary
+from rlnlp import rollout as rollouts
+from rlnlp.learners import common, dqn
+from rlnlp.offpolicy import exploration, q_heads, td
 from rlnlp.rollout import draw, sample
 from tests import enumerated
 from tests.enumerated import RESPONSES, STATES, T, V, ends
@@ -28,8 +31,15 @@ VARIANTS = {
 
 def settings(**changes):
     base = {
-        "updates": 6, "episodes_per_update": 8, "gradient_steps": 3, "batch_size": 16, "max_new_tokens": 6, "buffer": 400,
-        "learning_rate": 3e-3, "target_every": 4, "epsilon_updates": 4,
+        "updates": 6,
+        "episodes_per_update": 8,
+        "gradient_steps": 3,
+        "batch_size": 16,
+        "max_new_tokens": 6,
+        "buffer": 400,
+        "learning_rate": 3e-3,
+        "target_every": 4,
+        "epsilon_updates": 4,
     }
     return dqn.Config(**{**base, **changes})
 
@@ -52,17 +62,18 @@ def kind(request):
     return request.param
 
 
-# the enumerated MDP ------------------------------------------------------------------------------------------------------
+# the enumerated MDP
+# ------------------------------------------------------------------------------------------------------
 
 
 def small(kind, seed=0):
-    """A model of the enumerated MDP. The encoder-decoder starts from a token of its own, which cannot be chosen: without
-    absolute positions it could not tell a response of start tokens from none."""
+    """A model of the enumerated MDP. The encoder-decoder starts from a token of its own, which cannot be chosen:
+    without absolute positions it could not tell a response of start tokens from none."""
     if kind == "causal":
         return MAKE[kind](V, seed=seed, spread=0.12, layers=1)
     model = MAKE[kind](V + 1, seed=seed, spread=0.4, layers=1)
     model.config.decoder_start_token_id = V
-    models.limit_vocabulary(model, list(range(V)))
+    vocabulary.limit_vocabulary(model, list(range(V)))
     return model
 
 
@@ -163,7 +174,9 @@ def test_n_steps_converge_to_the_value_of_the_data_then_the_best():
         if ends(s, a):
             return 0.0
         after = (*s, a)
-        second = [reward(after, b) + (0.0 if ends(after, b) else config.gamma * q[(*after, b)].max().item()) for b in range(V)]
+        second = [
+            reward(after, b) + (0.0 if ends(after, b) else config.gamma * q[(*after, b)].max().item()) for b in range(V)
+        ]
         return (taken[after] * torch.tensor(second).double()).sum().item()
 
     for s in reversed(STATES):
@@ -193,7 +206,11 @@ def test_a_target_is_the_enumerated_backup_of_the_target_network(kind, name):
     numbers = torch.Generator().manual_seed(4)
     with torch.no_grad():  # three different networks; under a frozen trunk two heads
         networks = ((state.policy, 0.05), (state.target, 0.05)) if config.trunk == "trained" else ()
-        for model, size in (*networks, (state.policy.get_output_embeddings(), 0.3), (state.target.get_output_embeddings(), 0.3)):
+        for model, size in (
+            *networks,
+            (state.policy.get_output_embeddings(), 0.3),
+            (state.target.get_output_embeddings(), 0.3),
+        ):
             for p in model.parameters():
                 p.add_(size * torch.randn(p.shape, generator=numbers))
         if config.min_new_tokens:  # the end is the best token, where it may not be chosen too
@@ -207,7 +224,10 @@ def test_a_target_is_the_enumerated_backup_of_the_target_network(kind, name):
     for response in RESPONSES:
         for t in range(len(response)):
             left = len(response) - t
-            y = sum(config.gamma**k * scores[response] * (t + k == len(response) - 1) for k in range(min(config.n_step, left)))
+            y = sum(
+                config.gamma**k * scores[response] * (t + k == len(response) - 1)
+                for k in range(min(config.n_step, left))
+            )
             if left > config.n_step:
                 s = response[: t + config.n_step]
                 can = [a for a in sorted(nuclei[s]) if a != EOS or len(s) >= config.min_new_tokens]
@@ -270,7 +290,8 @@ def test_the_kl_is_that_of_the_softmax_of_the_values_when_collected(kind):
         assert to_go[0].item() == pytest.approx(sum(0.9**t * r for t, r in enumerate(expected)), abs=1e-4)
 
 
-# exploring and restricting -----------------------------------------------------------------------------------------------
+# exploring and restricting
+# -----------------------------------------------------------------------------------------------
 
 
 def test_epsilon_falls_linearly_and_then_stays():
@@ -300,7 +321,7 @@ def test_tokens_are_drawn_with_the_probabilities_that_epsilon_says(greedy, restr
 
 def test_tokens_that_a_smaller_vocabulary_lacks_are_never_tried(kind):
     policy, config = shallow(kind), settings(epsilon_start=1.0, epsilon_end=1.0)
-    models.limit_vocabulary(policy, [EOS, 3, TARGET, 9])
+    vocabulary.limit_vocabulary(policy, [EOS, 3, TARGET, 9])
     state = dqn.init(policy, config, seed=0)
     rollout = dqn.rollout(state, prompts(32), config)
     assert set(rollout.responses[rollout.mask].tolist()) == {EOS, 3, TARGET, 9}
@@ -310,7 +331,8 @@ def test_tokens_that_a_smaller_vocabulary_lacks_are_never_tried(kind):
 
 
 def one_by_one(model, rule, rollout, row, steps):
-    """What ``rule`` allows before each of the first ``steps`` tokens of a row, by uncached forwards and its own memory."""
+    """What ``rule`` allows before each of the first ``steps`` tokens of a row, by uncached forwards and its own
+    memory."""
     memory, out = None, []
     ids = rollout.prompts.ids[row][rollout.prompts.mask[row]]
     for t in range(steps):
@@ -324,18 +346,29 @@ def one_by_one(model, rule, rollout, row, steps):
         if t < rollout.sampling.min_new_tokens:
             logits[:, EOS] = -torch.inf
         _, allowed, memory = rule(logits, memory)
-        memory = samplers.observe(memory, rollout.responses[row, t : t + 1])
+        memory = rollouts.observe(memory, rollout.responses[row, t : t + 1])
         out.append(allowed[0])
     return out
 
 
-RULES = {"top_k": 5, "top_p": 0.8, "min_p": 0.1, "typical": 0.7, "epsilon": 0.01, "eta": 0.01, "mirostat": 2.0, "none": 0.0}
+RULES = {
+    "top_k": 5,
+    "top_p": 0.8,
+    "min_p": 0.1,
+    "typical": 0.7,
+    "epsilon": 0.01,
+    "eta": 0.01,
+    "mirostat": 2.0,
+    "none": 0.0,
+}
 
 
 @pytest.mark.parametrize("rule", RULES)
 def test_every_rule_restricts_the_maximum_to_what_it_allows_under_the_reference(kind, rule):
     assert set(RULES) == set(samplers.RULES)
-    config = settings(explore_rule=rule, explore_value=RULES[rule], max_rule=rule, max_value=RULES[rule], min_new_tokens=2)
+    config = settings(
+        explore_rule=rule, explore_value=RULES[rule], max_rule=rule, max_value=RULES[rule], min_new_tokens=2
+    )
     state = dqn.init(shallow(kind), config, seed=0)
     state.update = 2
     rollout = dqn.rollout(state, prompts(8), config)
@@ -364,7 +397,8 @@ def test_epsilon_zero_follows_the_policy(kind, explore):
     assert torch.equal(rollout.responses, plain.responses)
 
 
-# networks ----------------------------------------------------------------------------------------------------------------
+# networks
+# ----------------------------------------------------------------------------------------------------------------
 
 
 def test_with_head_logits_the_untrained_policy_is_the_base_model(kind):
@@ -436,7 +470,9 @@ def test_a_frozen_trunk_stays_and_a_trained_one_moves(kind, head, trunk):
     list(dqn.train(state, prompts(16), toy, config))
     moved = [n for n, p in trunk_now.items() if not torch.equal(p, trunk_before[n])]
     assert (moved == []) == (trunk == "frozen"), moved
-    assert not torch.equal(torch.cat([p.detach().flatten() for p in policy.get_output_embeddings().parameters()]), head_before)
+    assert not torch.equal(
+        torch.cat([p.detach().flatten() for p in policy.get_output_embeddings().parameters()]), head_before
+    )
     assert torch.equal(weights(state.reference), reference)
 
 
@@ -465,13 +501,16 @@ def test_without_a_learning_rate_the_policy_stays_as_it_is(kind, which):
     assert len(curve) == 2 and torch.equal(weights(policy), before) and torch.allclose(weights(state.target), before)
 
 
-# the learner protocol ----------------------------------------------------------------------------------------------------
+# the learner protocol
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_protocol():
     expected = {
-        "init": ["policy", "config", "seed"], "collect": ["state", "prompts", "score", "config"],
-        "update": ["state", "experience", "config"], "train": ["state", "prompts", "score", "config"],
+        "init": ["policy", "config", "seed"],
+        "collect": ["state", "prompts", "score", "config"],
+        "update": ["state", "experience", "config"],
+        "train": ["state", "prompts", "score", "config"],
     }
     for function, names in expected.items():
         assert list(inspect.signature(getattr(dqn, function)).parameters) == names
@@ -542,14 +581,16 @@ def test_numbers_that_are_not_finite_end_the_run():
     seen = dqn.collect(state, prompts(16), toy, config)
     with torch.no_grad():
         policy.transformer.ln_f.weight.fill_(float("nan"))
-    with pytest.raises(ppo.Diverged, match="update 2: gradient step 4: the loss is nan"):
+    with pytest.raises(common.Diverged, match="update 2: gradient step 4: the loss is nan"):
         dqn.update(state, seen, config)
-    with pytest.raises(ppo.Diverged, match="update 2: .*not finite"):
+    with pytest.raises(common.Diverged, match="update 2: .*not finite"):
         next(running)
     policy = shallow("causal")
     state, before = dqn.init(policy, config, seed=0), weights(policy)
     policy.transformer.h[0].ln_1.bias.register_hook(lambda grad: grad * float("inf"))
-    with pytest.raises(ppo.Diverged, match=r"update 1: gradient step 1: the loss is \d.* and the gradient norm (nan|inf)"):
+    with pytest.raises(
+        common.Diverged, match=r"update 1: gradient step 1: the loss is \d.* and the gradient norm (nan|inf)"
+    ):
         next(dqn.train(state, prompts(16), toy, config))
     assert torch.equal(weights(policy), before[: len(weights(policy))])
 
@@ -578,7 +619,8 @@ def test_bad_settings_are_refused_with_the_reason(reason):
         settings(**BAD[reason])
 
 
-# learning ----------------------------------------------------------------------------------------------------------------
+# learning
+# ----------------------------------------------------------------------------------------------------------------
 
 LEARNS = {
     ("causal", "mlp"): {},
@@ -595,8 +637,17 @@ def test_learns_the_toy(kind, head):
     for sign, updates in ((1, 12), (-1, 6)):
         policy = MAKE[kind](24, spread={"causal": 0.02, "encoder-decoder": 0.3}[kind], layers=1)
         config = settings(
-            head=head, updates=updates, episodes_per_update=16, gradient_steps=8, batch_size=64, min_new_tokens=6, n_step=6,
-            target_every=20, epsilon_updates=8, buffer=10_000, **LEARNS[kind, head],
+            head=head,
+            updates=updates,
+            episodes_per_update=16,
+            gradient_steps=8,
+            batch_size=64,
+            min_new_tokens=6,
+            n_step=6,
+            target_every=20,
+            epsilon_updates=8,
+            buffer=10_000,
+            **LEARNS[kind, head],
         )
         state = dqn.init(policy, config, seed=0)
 
@@ -613,7 +664,7 @@ def test_a_target_that_is_not_finite_ends_training_with_the_update_named():
     config = settings(updates=1, n_step=1)
     state = dqn.init(MAKE["causal"](24), config, seed=0)
     next(iter(state.target.parameters())).data.fill_(float("nan"))
-    with pytest.raises(ppo.Diverged, match="update 1"):
+    with pytest.raises(common.Diverged, match="update 1"):
         list(dqn.train(state, prompts(16, vocabulary=24), toy, config))
 
 

@@ -10,8 +10,10 @@ from gymnasium.utils.env_checker import check_env
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
+from rlnlp.advantages import token_rewards
 from rlnlp.env import TextEnv
-from rlnlp.rewards import RewardError, evaluate_reward, evaluate_token_reward, repeated_ngrams, token_rewards
+from rlnlp.rewards import repeated_ngrams
+from rlnlp.scoring import RewardError, evaluate_reward, evaluate_token_reward
 from rlnlp.types import Prompts, Sampling, take
 
 PAD, EOS, V, T = 0, 1, 12, 5
@@ -56,7 +58,11 @@ def test_gymnasium_accepts_it_registered_with_rendering():
     gymnasium.register("rlnlp/TextEnvTest-v0", entry_point=TextEnv)
     try:
         env = gymnasium.make(
-            "rlnlp/TextEnvTest-v0", prompts=prompts(), tokenizer=tokenizer(), reward=reward, render_mode="ansi",
+            "rlnlp/TextEnvTest-v0",
+            prompts=prompts(),
+            tokenizer=tokenizer(),
+            reward=reward,
+            render_mode="ansi",
             sampling=Sampling(EOS, PAD, T),
         )
         with warnings.catch_warnings():
@@ -74,7 +80,7 @@ def test_random_agents_end_in_time_and_stay_in_the_spaces(minimum):
     for episode in range(60):
         observation, info = env.reset(seed=episode)
         rows.add(info["row"])
-        for t in range(T):
+        for t in range(T):  # noqa: B007 (used below)
             observation, payment, terminated, truncated, info = env.step(env.action_space.sample(mask=info["allowed"]))
             assert observation in env.observation_space and isinstance(payment, float)
             if terminated or truncated:
@@ -89,9 +95,7 @@ def test_random_agents_end_in_time_and_stay_in_the_spaces(minimum):
 
 
 # One row per way to end: at once, early, at T by EOS, cut at T; with a prompt of each length.
-RESPONSES = torch.tensor(
-    [[EOS, 0, 0, 0, 0], [3, 3, EOS, 0, 0], [2, 11, 5, 4, EOS], [6, 6, 7, 6, 6], [9, 0, 0, 8, EOS]]
-)
+RESPONSES = torch.tensor([[EOS, 0, 0, 0, 0], [3, 3, EOS, 0, 0], [2, 11, 5, 4, EOS], [6, 6, 7, 6, 6], [9, 0, 0, 8, EOS]])
 LENGTHS = [1, 3, 5, 5, 5]  # the last response has padding ids among its tokens: a policy may sample them
 ENDS = [True, True, True, False, True]
 ROWS = [0, 1, 2, 1, 0]

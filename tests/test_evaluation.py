@@ -6,15 +6,15 @@ import pytest
 import torch
 from transformers import EpsilonLogitsWarper, TypicalLogitsWarper
 
-from rlnlp import pretrain
-from rlnlp.evaluation import Decoding, evaluate, generate
+from rlnlp.decoding import Decoding, generate
 from rlnlp.rollout import decode, sample, sampling_from
 from rlnlp.samplers import random_mass
-from rlnlp.seeds import generator
-from rlnlp.types import take
+from rlnlp.types import generator, take
 from tests.tiny import MAKE, gpt2, prompts
+from workbook.draws.tokenizer import train_tokenizer
+from workbook.runs.measure import Judges, evaluate
 
-TOKENIZER = pretrain.train_tokenizer(kind="word", words=[f"w{i}" for i in range(47)])
+TOKENIZER = train_tokenizer(kind="word", words=[f"w{i}" for i in range(47)])
 COMMON = {"max_new_tokens": 8}
 
 
@@ -31,10 +31,9 @@ def shorter(prompt_texts, responses, references, meta):
     return [-float(len(r)) for r in responses]
 
 
-def row_of(policy, decoding, reference=None, **more):
-    return evaluate(
-        policy, reference or policy, gpt2(seed=4), prompts(24), TOKENIZER, words, None, None, decoding, "s", 10, **more
-    )
+def row_of(policy, decoding, reference=None, mask_model=None, **more):
+    by = Judges(gpt2(seed=4), TOKENIZER, words, **more)
+    return evaluate(policy, reference or policy, by, prompts(24), decoding, "s", 10, mask_model)
 
 
 def responses_of(rollouts):
@@ -57,14 +56,20 @@ def test_records_name_the_new_settings_only_where_they_act():
     "given, message",
     [
         ({"beams": 0}, "decoding 'x': expected beams and best_of >= 1, got 0 and 1"),
-        ({"beams": 4, "top_k": 5, "temperature": 0.7}, "beam search draws nothing, so it cannot go with temperature, top_k"),
+        (
+            {"beams": 4, "top_k": 5, "temperature": 0.7},
+            "beam search draws nothing, so it cannot go with temperature, top_k",
+        ),
         ({"beams": 4, "best_of": 2}, "cannot go with best_of"),
         ({"beams": 4, "mask_top_p": 0.9}, "cannot go with mask_top_p"),
         ({"beams": 4, "rule": "min_p", "rule_value": 0.1}, "cannot go with rule"),
         ({"rule": "tipical"}, "sampler 'tipical': expected one of none, .*; nearest typical"),
         ({"rule": "epsilon", "rule_value": 1.5}, "epsilon: expected 0 <= epsilon < 1"),
         ({"rule_of": "reference"}, "expected rule_of policy or mask_model, got 'reference'"),
-        ({"rule": "eta", "rule_value": 0.1, "rule_of": "mask_model", "mask_top_p": 0.9}, "mask_top_p cannot go with rule_of"),
+        (
+            {"rule": "eta", "rule_value": 0.1, "rule_of": "mask_model", "mask_top_p": 0.9},
+            "mask_top_p cannot go with rule_of",
+        ),
     ],
 )
 def test_decodings_that_make_no_sense_are_refused(given, message):
@@ -140,15 +145,23 @@ def test_a_random_mask_can_be_deployed(policy):
     masked = Decoding("own", mask_top_p=0.5, mask_random=True, **COMMON)
     rollouts = generate(policy, prompts(24), masked, "s", 24, mask_model=policy)
     expected = sample(
-        policy, prompts(24), sampling_from(policy, 8), generator("evaluation", "s", 0), mask_model=policy,
+        policy,
+        prompts(24),
+        sampling_from(policy, 8),
+        generator("evaluation", "s", 0),
+        mask_model=policy,
         mask_rule=random_mass(0.5, generator("evaluation", "s", 0, "mask")),
     )
-    assert torch.equal(rollouts[0].responses, expected.responses) and torch.equal(rollouts[0].allowed.bits, expected.allowed.bits)
+    assert torch.equal(rollouts[0].responses, expected.responses) and torch.equal(
+        rollouts[0].allowed.bits, expected.allowed.bits
+    )
     nucleus = generate(policy, prompts(24), Decoding("own", mask_top_p=0.5, **COMMON), "s", 24, mask_model=policy)
     assert not torch.equal(rollouts[0].allowed.bits[:, 0], nucleus[0].allowed.bits[:, 0])
 
 
-# rules ------------------------------------------------------------------------------------------------------------------
+# rules ----------------------------------------------------------------------------------------------------------------
+# -
+# -
 
 
 def same_rollouts(ours, theirs):
@@ -158,7 +171,9 @@ def same_rollouts(ours, theirs):
 
 def test_a_rule_of_the_policy_or_of_the_mask_model_decodes_as_the_older_fields_do(policy):
     other = MAKE["encoder-decoder" if policy.config.is_encoder_decoder else "causal"](seed=6)
-    own = generate(policy, prompts(24), Decoding("a", rule="top_p", rule_value=0.6, **COMMON), "s", 10, mask_model=other)
+    own = generate(
+        policy, prompts(24), Decoding("a", rule="top_p", rule_value=0.6, **COMMON), "s", 10, mask_model=other
+    )
     same_rollouts(own, generate(policy, prompts(24), Decoding("b", top_p=0.6, **COMMON), "s", 10))
     masked = Decoding("a", rule="top_p", rule_value=0.6, rule_of="mask_model", top_k=9, **COMMON)
     given = generate(policy, prompts(24), masked, "s", 10, mask_model=other)
@@ -180,11 +195,16 @@ def next_logits(model, prompt, prefix):
 
 
 @pytest.mark.parametrize("of", ["policy", "mask_model"])
-@pytest.mark.parametrize("rule, value, warper", [("typical", 0.6, TypicalLogitsWarper), ("epsilon", 0.03, EpsilonLogitsWarper)])
+@pytest.mark.parametrize(
+    "rule, value, warper", [("typical", 0.6, TypicalLogitsWarper), ("epsilon", 0.03, EpsilonLogitsWarper)]
+)
 def test_kept_mass_and_tokens_are_those_of_every_token_counted_one_by_one(policy, rule, value, warper, of):
-    """Whole forward passes without a cache, transformers' processor, and the share of the tempered policy that is left."""
+    """Whole forward passes without a cache, transformers' processor, and the share of the tempered policy that is
+    left."""
     other = MAKE["encoder-decoder" if policy.config.is_encoder_decoder else "causal"](seed=6)
-    decoding = Decoding("own", rule=rule, rule_value=value, rule_of=of, temperature=0.8, min_new_tokens=2, max_new_tokens=4)
+    decoding = Decoding(
+        "own", rule=rule, rule_value=value, rule_of=of, temperature=0.8, min_new_tokens=2, max_new_tokens=4
+    )
     row = row_of(policy, decoding, mask_model=other)[0]
     mass, tokens, n = 0.0, 0, 0
     for rollout in generate(policy, prompts(24), decoding, "s", 10, mask_model=other):

@@ -8,12 +8,12 @@ import torch
 from scipy.stats import chisquare
 
 from rlnlp import models, samplers
-from rlnlp.advantages import gae
-from rlnlp.learners import bandit
+from rlnlp.advantages import gae, kl_estimate, token_rewards
+from rlnlp.decoding import beam_search, best_rows
 from rlnlp.losses import ppo_clip
-from rlnlp.rewards import kl_estimate, token_rewards
-from rlnlp.rollout import beam_search, best_rows, repeat, sample
+from rlnlp.rollout import repeat, sample
 from tests.tiny import EOS, MAKE, as_rollout, every_response
+from workbook.arms import bandit
 
 V, T, PROMPT = 4, 3, torch.tensor([2, 3])
 BETA = 0.3
@@ -53,7 +53,9 @@ def world(request):
     with torch.no_grad():
         reference_exact = sequence_logprobs(reference, responses)
     rollout = as_rollout(responses, PROMPT, T)
-    scores = torch.linspace(-1, 1, len(responses))[torch.randperm(len(responses), generator=torch.Generator().manual_seed(5))]
+    scores = torch.linspace(-1, 1, len(responses))[
+        torch.randperm(len(responses), generator=torch.Generator().manual_seed(5))
+    ]
     return policy, reference, responses, rollout, exact, reference_exact, scores
 
 
@@ -73,7 +75,9 @@ def experience_parts(policy, reference, rollout, scores, gamma, lam):
 def implemented_gradient(policy, rollout, advantages, weights):
     """Sum over responses of p(response) x gradient of sum_t of the clipped surrogate, by the package's functions."""
     hidden = models.hidden_states(policy, rollout)[rollout.mask]
-    logprobs = models.chosen_logprobs(models.behavior_logits(models.head(policy, hidden), rollout), rollout.responses[rollout.mask])
+    logprobs = models.chosen_logprobs(
+        models.behavior_logits(models.head(policy, hidden), rollout), rollout.responses[rollout.mask]
+    )
     weight = weights[:, None].expand(rollout.mask.shape)[rollout.mask]
     loss, _ = ppo_clip(logprobs, logprobs.detach(), advantages[rollout.mask] * weight, clip=0.2)
     return torch.autograd.grad(-loss * len(logprobs), list(policy.parameters()), allow_unused=True)
@@ -231,7 +235,8 @@ def test_masked_scoring_equals_masked_sampling(world):
     assert (rollout.mask.sum(1) >= 2).all()  # EOS blocked at the first two positions
 
 
-# decodings that are not distributions -----------------------------------------------------------------------------------
+# decodings that are not distributions
+# -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [1, 3, 8])

@@ -9,24 +9,46 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
 
-from rlnlp import config, data, experiment, pretrain, runs, variants, worlds
-from rlnlp.learners.ppo import TrainingError
+from rlnlp.learners.common import TrainingError
+from tests.executed import change, copied, definitions, reached, recorded, run_notebook
+from workbook.draws import base, training, variants, worlds
+from workbook.draws.tokenizer import train_tokenizer
+from workbook.runs import algorithms, checks, conditions, experiment
+from workbook.runs.params import Params
+from workbook.runs.settings import Run
+from workbook.stages import depends
+from workbook.store import files, identity, tables
+from workbook.texts import data
+
+from .waiting import until
 
 REPOSITORY = Path(__file__).parent.parent
 SMALL = {
-    "root": ".", "profile": "tests", "draws": [1, 2], "seeds": [1],
+    "root": ".",
+    "profile": "tests",
+    "draws": [1, 2],
+    "seeds": [1],
     "task": {
-        "language_model_reviews": 60, "language_model_validation_reviews": 8, "evaluator_reviews": 60, "reward_reviews": 40,
-        "reward_validation_reviews": 10, "judge_reviews": 10, "train_prompts": 24, "validation_prompts": 8, "test_prompts": 8,
+        "language_model_reviews": 60,
+        "language_model_validation_reviews": 8,
+        "evaluator_reviews": 60,
+        "reward_reviews": 40,
+        "reward_validation_reviews": 10,
+        "judge_reviews": 10,
+        "train_prompts": 24,
+        "validation_prompts": 8,
+        "test_prompts": 8,
     },
-    "language_model": {"steps": 3, "width": 16}, "reward_model": {"width": 16},
-    "learner": {"updates": 12, "episodes_per_update": 8}, "sampling": {"max_new_tokens": 6}, "tune": {"draw": 1},
+    "language_model": {"steps": 3, "width": 16},
+    "reward_model": {"width": 16},
+    "learner": {"updates": 12, "episodes_per_update": 8},
+    "sampling": {"max_new_tokens": 6},
+    "tune": {"draw": 1},
 }
 
 
@@ -38,7 +60,9 @@ def write_params(folder: Path, **changes) -> Path:
     values = yaml.load((REPOSITORY / "profiles" / "smoke" / "params.yaml").read_text())
     for source in (SMALL, changes):
         for key, value in source.items():
-            whole = (key in WITHOUT_VARIANTS and not key.startswith("world")) or not value or not isinstance(value, dict)
+            whole = (
+                (key in WITHOUT_VARIANTS and not key.startswith("world")) or not value or not isinstance(value, dict)
+            )
             values[key] = value if whole else {**values[key], **value}
     path = folder / "params.yaml"
     with open(path, "w") as file:
@@ -47,22 +71,29 @@ def write_params(folder: Path, **changes) -> Path:
 
 
 WITHOUT_VARIANTS = {  # what is left where a reward is brought: no run on fewer labels
-    "runs": {"zero_shot": {"algorithm": "ppo", "updates": 0}, "ppo_kl_0": {"algorithm": "ppo", "kl_coef": 0.0}, "ppo_kl_default": {"algorithm": "ppo"},
-             "supervised": {"algorithm": "supervised"}},
-    "reports": {"kl": {"conditions": ["ppo_kl_0", "ppo_kl_default"]}}, "continued": {}, "claims": [], "worlds": {},
-}  # fmt: skip
+    "runs": {
+        "zero_shot": {"algorithm": "ppo", "updates": 0},
+        "ppo_kl_0": {"algorithm": "ppo", "kl_coef": 0.0},
+        "ppo_kl_default": {"algorithm": "ppo"},
+        "supervised": {"algorithm": "supervised"},
+    },
+    "reports": {"kl": {"conditions": ["ppo_kl_0", "ppo_kl_default"]}},
+    "continued": {},
+    "claims": [],
+    "worlds": {},
+}
 
 
-def build(folder: Path) -> config.Params:
-    params = config.load(folder / "params.yaml")
+def build(folder: Path) -> Params:
+    params = checks.load(folder / "params.yaml")
     for draw in params.draws:
         texts, trained, further = (folder / kind / f"draw{draw}" for kind in ("data", "models", "variants"))
         data.build(params, draw, texts)
-        pretrain.build(params, draw, texts, trained, params.scratch)
+        base.build(params, draw, texts, trained, params.scratch)
         variants.build(params, draw, texts, trained, further, params.scratch)
         worlds.build(params, draw, folder / "worlds" / f"draw{draw}", params.scratch)
     for algorithm in ("ppo", "nlpo", "a2c", "reinforce", "grpo"):
-        runs.atomic_json(folder / "tune" / f"{algorithm}.json", {"learning_rate": 3e-3})
+        files.atomic_json(folder / "tune" / f"{algorithm}.json", {"learning_rate": 3e-3})
     return params
 
 
@@ -81,9 +112,14 @@ def world(built, tmp_path) -> Path:
     return tmp_path / "world"
 
 
+def given(folder: Path, condition: str, **overrides) -> conditions.Condition:
+    """What the run of a condition is given."""
+    return conditions.condition(checks.load(folder / "params.yaml", **overrides), condition)
+
+
 def run(folder: Path, condition: str = "ppo_kl_default", seed: int = 1) -> Path:
-    params = config.load(folder / "params.yaml")
-    return experiment.run_seed(params, condition, seed, experiment.chosen(params, params.run(condition).algorithm))
+    params = given(folder, condition)
+    return experiment.run_seed(params, seed, experiment.chosen(params))
 
 
 @pytest.fixture
@@ -97,31 +133,40 @@ def trainings(monkeypatch) -> list[str]:
 def test_results_are_complete_and_the_policy_loads_in_transformers(world):
     from transformers import pipeline
 
-    params = config.load(world / "params.yaml")
+    params = given(world, "nlpo_target_low")
     out = world / "runs" / "nlpo_target_low"
-    experiment.run_condition(params, "nlpo_target_low", out)
-    rows = runs.read_table(out / "per_seed.csv")
-    assert [(r["split"], r["decoding"]) for r in rows] == [*(("test", d) for d in ("plain", "top_p", "own")), ("half", "plain"), ("half", "own")]
+    experiment.run_condition(params, out)
+    rows = tables.read_table(out / "per_seed.csv")
+    assert [(r["split"], r["decoding"]) for r in rows] == [
+        *(("test", d) for d in ("plain", "top_p", "own")),
+        ("half", "plain"),
+        ("half", "own"),
+    ]
     own, top_p = rows[2], rows[1]
     assert "mask_top_p=0.9" in own["decoding_record"] and "mask" not in top_p["decoding_record"]
     for row in rows:
         assert 0 <= row["score"] <= 1 and row["kl"] >= -1e-6 and row["generation_log_perplexity"] > 0
         assert row["training_score"] == row["score"] and 0 <= row["judge_2"] <= 1 and row["diverged"] in (0, 1)
     assert json.loads((out / "config.json").read_text())["learner"]["kl_target"] == 0.2
-    assert len(runs.read_table(out / "curves.csv")) == 12
+    assert len(tables.read_table(out / "curves.csv")) == 12
     samples = [json.loads(line) for line in (out / "samples.jsonl").read_text().splitlines()]
     assert samples and set(samples[0]) == {"condition", "seed", "example_id", "prompt", "response", "score"}
     episode = json.loads((out / "episode.json").read_text())
     assert len(episode["tokens"]) == len(episode["rewards"]) == len(episode["kl"]) > 0
     folder = out / "policy_seed1"
-    assert {p.name for p in folder.iterdir()} >= {"model.safetensors", "tokenizer.json", "generation_config.json", "README.md"}
+    assert {p.name for p in folder.iterdir()} >= {
+        "model.safetensors",
+        "tokenizer.json",
+        "generation_config.json",
+        "README.md",
+    }
     assert not [p for p in folder.rglob("*") if p.suffix in (".bin", ".pt", ".pkl")]
     text = pipeline("text-generation", str(folder))(samples[0]["prompt"], max_new_tokens=5)[0]["generated_text"]
     assert text.startswith(samples[0]["prompt"].split()[0])
 
 
 def test_zero_updates_is_the_base_model(world):
-    rows = runs.read_table(run(world, "zero_shot") / "per_seed.csv")
+    rows = tables.read_table(run(world, "zero_shot") / "per_seed.csv")
     assert all(abs(row["kl"]) < 1e-6 for row in rows)
     plain, truncated = rows[0], rows[1]
     assert abs(plain["kl_deployed"]) < 1e-6 < truncated["kl_deployed"]  # a truncated decoding is another distribution
@@ -156,52 +201,94 @@ def change_weights(part):
     return change
 
 
-def change_code(folder):
-    """A package file that a run uses gets another comment."""
-    real = runs.package_files
-
-    def files(*names, **more):
-        copied = []
-        for path in real(*names, **more):
-            if path.name == "losses.py":
-                other = folder / "rlnlp" / "losses.py"
-                other.parent.mkdir(exist_ok=True)
-                other.write_text(path.read_text() + "\n# changed\n")
-                path = other
-            copied.append(path)
-        return copied
-
-    return files
-
-
-@pytest.mark.parametrize("change", [change_value, change_data, change_weights("policy"), change_weights("reward"), change_weights("evaluator")])
+@pytest.mark.parametrize(
+    "change",
+    [change_value, change_data, change_weights("policy"), change_weights("reward"), change_weights("evaluator")],
+)
 def test_whatever_decides_a_result_makes_it_run_again(world, trainings, change):
     first = run(world)
     change(world)
     assert run(world) != first and len(trainings) == 2
 
 
-def test_a_changed_package_file_makes_it_run_again_and_an_unused_one_does_not(world, trainings, monkeypatch):
-    first = run(world)
-    used = {p.name for p in runs.package_files("rlnlp.experiment")}
-    assert {"losses.py", "models.py", "rollout.py", "rewards.py", "evaluation.py"} <= used
-    assert not used & {"figures.py", "report.py", "stats.py", "reproduce.py"}
-    monkeypatch.setattr(runs, "package_files", change_code(world))
+def test_changed_code_makes_it_run_again_and_a_comment_or_unused_code_does_not(world, trainings, monkeypatch):
+    first, code = run(world), copied(world / "code")
+    losses = code / "rlnlp" / "losses.py"
+    losses.write_text(losses.read_text() + "\n# a comment\n")
+    change(code / "rlnlp" / "learners" / "sac.py", "update")
+    monkeypatch.setattr(identity, "here", lambda: identity.Code(code))
+    assert run(world) == first and len(trainings) == 1
+    change(losses, "ppo_clip")
     assert run(world) != first and len(trainings) == 2
+
+
+@pytest.mark.parametrize("condition", ["ppo_kl_default", "numbers_ppo"])
+def test_all_code_that_runs_is_in_the_fingerprint(world, condition):
+    params = given(world, condition)
+    tuned = experiment.chosen(params)
+    with recorded() as called:
+        experiment.run_seed(params, 1, tuned)
+    used, known = definitions(called), reached(*experiment.code_of(params.run))
+    # what a run is given is hashed as values, and brought files by content: the class that holds them is not looked at
+    given_as = tuple(f"workbook.runs.{module}:" for module in ("conditions", "settings", "brought"))
+    used = {each for each in used if not each.startswith(given_as)}
+    assert len(used) > 100 and used <= known, sorted(used - known)
+
+
+@pytest.mark.parametrize(
+    "stage, notebook, parameters",
+    [
+        ("data", "data", {"draw": 1}),
+        ("models", "models", {"draw": 1}),
+        ("variants", "variants", {"draw": 1}),
+        ("worlds", "worlds", {"draw": 1}),
+        ("runs/ppo_kl_default", "run", {"condition": "ppo_kl_default"}),
+        ("runs/numbers_ppo", "run", {"condition": "numbers_ppo"}),
+    ],
+)
+def test_all_code_that_a_stage_runs_is_in_what_it_depends_on(world, monkeypatch, stage, notebook, parameters):
+    monkeypatch.chdir(world)
+    assert conditions.main(["params.yaml", "build"]) == 0
+    used = definitions(run_notebook(REPOSITORY / "notebooks" / f"{notebook}.ipynb", **parameters))
+    known = reached(*depends.stages(depends.read(world / "params.yaml"), identity.here())[stage])
+    assert len(used) > 10 and used <= known, sorted(used - known)
+
+
+def test_a_finished_seed_whose_files_changed_is_made_again(world, trainings):
+    final = run(world)
+    was = (final / "per_seed.csv").read_bytes()
+    (final / "per_seed.csv").write_bytes(was.replace(b"ppo", b"pqo", 1))
+    with pytest.warns(UserWarning, match="not as they were when it was finished"):
+        again = run(world)
+    assert (again / "per_seed.csv").read_bytes() == was and len(trainings) == 2
+    run(world)
+    assert len(trainings) == 2
+
+
+def test_a_checkpoint_of_another_seed_is_refused(world):
+    folders = {seed: run(world, seed=seed).parent for seed in (1, 2)}
+    shutil.rmtree(folders[2] / "final")
+    shutil.rmtree(folders[2] / "checkpoint")
+    shutil.copytree(folders[1] / "checkpoint", folders[2] / "checkpoint")
+    with pytest.raises(experiment.TrainingError, match="checkpoint is of another run or seed"):
+        run(world, seed=2)
 
 
 def test_a_new_seed_trains_only_itself(world, trainings):
     out = world / "runs" / "ppo_kl_0"
-    experiment.run_condition(config.load(world / "params.yaml"), "ppo_kl_0", out)
+    experiment.run_condition(given(world, "ppo_kl_0"), out)
     old = (out / "per_seed.csv").read_text()
     write_params(world, seeds=[1, 2])
-    experiment.run_condition(config.load(world / "params.yaml"), "ppo_kl_0", out)
+    experiment.run_condition(given(world, "ppo_kl_0"), out)
     assert trainings == ["ppo_kl_0 seed 1", "ppo_kl_0 seed 2"]
     assert (out / "per_seed.csv").read_text().startswith(old.rstrip("\n"))
 
 
-RUN = "import sys; from rlnlp import config, experiment as e, runs; runs.die_with_parent(); p = config.load(sys.argv[1]); " \
-      "e.setup(p); e.run_condition(p, sys.argv[2], p.folder / 'runs' / sys.argv[2])"  # fmt: skip
+RUN = (
+    "import sys; from workbook.runs import checks, conditions, experiment as e; from workbook.store import locks; "
+    "locks.die_with_parent(); p = conditions.condition(checks.load(sys.argv[1]), sys.argv[2]); "
+    "e.setup(p); e.run_condition(p, p.folder / 'runs' / sys.argv[2])"
+)
 
 
 @pytest.mark.slow
@@ -218,13 +305,12 @@ def test_killed_at_any_moment_the_tables_are_the_same(world, condition):
     killed_at = []
     for updates in (5, 10, 15, 20):
         process = subprocess.Popen(command, cwd=world, **quiet)
-        states = set()
-        while process.poll() is None:
-            states |= set(scratch.glob("*/checkpoint/state-*"))
-            newest = max((int(re.search(r"state-0*(\d+)", p.name)[1]) for p in states), default=0)
-            if newest >= updates // 5:
-                break
-            time.sleep(0.02)
+
+        def far_enough(updates=updates) -> bool:
+            states = scratch.glob("*/checkpoint/state-*")
+            return max((int(re.search(r"state-0*(\d+)", p.name)[1]) for p in states), default=0) >= updates // 5
+
+        until(lambda p=process: p.poll() is not None or far_enough(), f"update {updates}")
         if process.poll() is None:
             os.kill(process.pid, signal.SIGKILL)
             process.wait()
@@ -233,7 +319,9 @@ def test_killed_at_any_moment_the_tables_are_the_same(world, condition):
     assert len(killed_at) >= 2
     subprocess.run(command, cwd=world, check=True, timeout=250, **quiet)
     for name in ("per_seed.csv", "curves.csv", "samples.jsonl", "episode.json"):
-        assert (world / "runs" / condition / name).read_bytes() == (whole / "runs" / condition / name).read_bytes(), name
+        assert (world / "runs" / condition / name).read_bytes() == (whole / "runs" / condition / name).read_bytes(), (
+            name
+        )
 
 
 def test_bring_your_own_model_reward_and_prompts(world, monkeypatch):
@@ -241,25 +329,36 @@ def test_bring_your_own_model_reward_and_prompts(world, monkeypatch):
     from tests.tiny import gpt2
 
     monkeypatch.chdir(world)  # the pipeline's stages run in the profile's folder
-    tokenizer = pretrain.train_tokenizer(kind="word", words=["hello", "world", "good", "bad", "."])
+    tokenizer = train_tokenizer(kind="word", words=["hello", "world", "good", "bad", "."])
     model = gpt2(len(tokenizer))
     model.generation_config.eos_token_id = model.config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = model.config.pad_token_id = tokenizer.pad_token_id
-    pretrain.save(world / "mine", model, tokenizer, "# mine")
-    (world / "mine.py").write_text("def goodness(prompts, responses, references, meta):\n    return [float(r.count('good')) for r in responses]\n")
-    (world / "mine.csv").write_text("prompt,reference\n" + "".join(f"hello world {'good ' * (1 + i % 4)}{'bad ' * (i // 4)},good .\n" for i in range(40)))
-    write_params(world, bring={"model": "mine", "reward": "mine.py:goodness", "prompts": "mine.csv"}, draws=[1], **WITHOUT_VARIANTS)
+    training.save(world / "mine", model, tokenizer, "# mine")
+    (world / "mine.py").write_text(
+        "def goodness(prompts, responses, references, meta):\n    return [float(r.count('good')) for r in responses]\n"
+    )
+    (world / "mine.csv").write_text(
+        "prompt,reference\n"
+        + "".join(f"hello world {'good ' * (1 + i % 4)}{'bad ' * (i // 4)},good .\n" for i in range(40))
+    )
+    write_params(
+        world,
+        bring={"model": "mine", "reward": "mine.py:goodness", "prompts": "mine.csv"},
+        draws=[1],
+        **WITHOUT_VARIANTS,
+    )
     for name in ("data", "models", "variants"):
         shutil.rmtree(world / name)
-    params = build(world)
+    build(world)
     assert "source.json" in {p.name for p in (world / "models" / "draw1" / "policy").iterdir()}
-    final = experiment.run_seed(params, "ppo_kl_0", 1, {"learning_rate": 1e-2})
+    final = experiment.run_seed(given(world, "ppo_kl_0"), 1, {"learning_rate": 1e-2})
     samples = json.loads((final / "samples.json").read_text())
     assert all(s["prompt"].startswith("hello world") for s in samples)
     assert all(s["score"] == s["response"].count("good") for s in samples)
-    curve = [row["objective/score"] for row in runs.read_table(final / "curves.csv")]
+    curve = [row["objective/score"] for row in tables.read_table(final / "curves.csv")]
     assert max(curve[-3:]) > curve[0]
-    experiment.run_seed(params, "supervised", 1, {})  # learns from the references that were brought: the task has no others
+    # learns from the references that were brought: the task has no others
+    experiment.run_seed(given(world, "supervised"), 1, {})
 
 
 def test_a_reward_that_turns_nan_names_update_examples_and_checkpoint(world):
@@ -268,9 +367,9 @@ def test_a_reward_that_turns_nan_names_update_examples_and_checkpoint(world):
         "    return [float('nan') if len(calls) > 10 else 1.0 for _ in responses]\n"
     )
     write_params(world, bring={"reward": "bad.py:nan_later"}, **WITHOUT_VARIANTS)
-    params = config.load(world / "params.yaml")
+    params = checks.load(world / "params.yaml")
     for draw in params.draws:
-        pretrain.build(params, draw, world / "data" / f"draw{draw}", world / "models" / f"draw{draw}", params.scratch)
+        base.build(params, draw, world / "data" / f"draw{draw}", world / "models" / f"draw{draw}", params.scratch)
     with pytest.raises(TrainingError) as error:
         run(world)
     message = str(error.value)
@@ -282,10 +381,16 @@ def test_a_reward_that_turns_nan_names_update_examples_and_checkpoint(world):
     "spoil, message",
     [
         (lambda w: shutil.rmtree(w / "models" / "draw1"), r"models/draw1: no such folder; run the stage models@1"),
-        (lambda w: shutil.rmtree(w / "variants" / "draw1"), r"variants/draw1: no such folder; run the stage variants@1"),
+        (
+            lambda w: shutil.rmtree(w / "variants" / "draw1"),
+            r"variants/draw1: no such folder; run the stage variants@1",
+        ),
         (lambda w: (w / "data/draw1/prompts_train.jsonl").write_text(""), r"prompts_train"),
         (lambda w: (w / "tune/ppo.json").unlink(), r"tune/ppo.json: no such file; run the stage tune@ppo"),
-        (lambda w: shutil.rmtree(w / "worlds" / "draw1"), r"worlds/draw1/numbers: no such folder; run the stage worlds@1"),
+        (
+            lambda w: shutil.rmtree(w / "worlds" / "draw1"),
+            r"worlds/draw1/numbers: no such folder; run the stage worlds@1",
+        ),
     ],
 )
 def test_what_is_missing_is_said_before_training(world, trainings, spoil, message):
@@ -296,14 +401,16 @@ def test_what_is_missing_is_said_before_training(world, trainings, spoil, messag
 
 
 def test_half_the_budget_is_the_policy_of_a_run_that_stops_there(world):
-    """Its row, on validation prompts, is that of a run with half the updates evaluated there at once; the curve's facts too."""
-    whole = runs.read_table(run(world) / "per_seed.csv")
+    """Its row, on validation prompts, is that of a run with half the updates evaluated there at once; the curve's facts
+    too."""
+    whole = tables.read_table(run(world) / "per_seed.csv")
     half = next(r for r in whole if r["split"] == "half")
     write_params(world, learner={**SMALL["learner"], "updates": 6})
-    params = config.load(world / "params.yaml")
-    draw = experiment.load_draw(params, 1, params.run("ppo_kl_default"))
-    settings = params.learner_config("ppo_kl_default", {"learning_rate": 3e-3})
-    state, curve = experiment.train("ppo", settings, draw, 1, world / "elsewhere", "six")
+    params = given(world, "ppo_kl_default")
+    draw = experiment.load_draw(params, 1, params.run)
+    settings = params.config(learning_rate=3e-3)
+    six = experiment.train("ppo", settings, draw, 1, world / "elsewhere", "six", "key")
+    state, curve = experiment.ended(six)
     plain, *_ = experiment.decodings("ppo", settings, params.evaluation)
     row, _, _ = experiment.measure(params, draw, state, 1, "validation", plain)
     for name in ("score", "kl", "generation_log_perplexity", "judge_2", "distinct_2"):
@@ -313,16 +420,18 @@ def test_half_the_budget_is_the_policy_of_a_run_that_stops_there(world):
 
 
 def test_a_run_continues_the_policy_of_another_and_follows_it(world, trainings):
-    params = config.load(world / "params.yaml")
-    with pytest.raises(FileNotFoundError, match=r"runs/supervised/policy_seed1: no such folder; run the stage runs@supervised"):
+    params = given(world, "sup_ppo")
+    with pytest.raises(
+        FileNotFoundError, match=r"runs/supervised/policy_seed1: no such folder; run the stage runs@supervised"
+    ):
         run(world, "sup_ppo")
-    experiment.run_condition(params, "supervised", world / "runs" / "supervised")
+    experiment.run_condition(given(world, "supervised"), world / "runs" / "supervised")
     first = run(world, "sup_ppo")
     from transformers import AutoModelForCausalLM
 
     start = AutoModelForCausalLM.from_pretrained(world / "runs/supervised/policy_seed1")
-    draw = experiment.load_draw(params, 1, params.run("sup_ppo"))
-    base = experiment.load_draw(params, 1, params.run("ppo_kl_0")).policy
+    draw = experiment.load_draw(params, 1, params.run)
+    base = experiment.load_draw(other := given(world, "ppo_kl_0"), 1, other.run).policy
     pairs = [(a, b, c) for (a, b, c) in zip(start.parameters(), draw.policy.parameters(), base.parameters())]
     assert all(a.equal(b) for a, b, _ in pairs) and not all(b.equal(c) for _, b, c in pairs)
     assert run(world, "sup_ppo") == first
@@ -334,11 +443,10 @@ def test_a_run_continues_the_policy_of_another_and_follows_it(world, trainings):
 
 def test_every_kind_of_run_works_and_says_what_it_is(world):
     """The smoke profile has one of each; a run trained on fewer labels is still measured by the full reward."""
-    params = config.load(world / "params.yaml")
-    experiment.run_condition(params, "supervised", world / "runs" / "supervised")
+    experiment.run_condition(given(world, "supervised"), world / "runs" / "supervised")
     rows = {}
     for condition in ("bandit", "dropout_update_010", "mismatch_top_p", "filtered_10", "best_of_n_10", "vocabulary_50"):
-        rows[condition] = runs.read_table(run(world, condition) / "per_seed.csv")
+        rows[condition] = tables.read_table(run(world, condition) / "per_seed.csv")
         assert {"test", "half"} == {r["split"] for r in rows[condition]}, condition
     assert rows["filtered_10"][0]["training_score"] != rows["filtered_10"][0]["score"]
     assert rows["dropout_update_010"][0]["first_ratio_error"] > 1e-3 > rows["bandit"][0]["first_ratio_error"]
@@ -347,26 +455,31 @@ def test_every_kind_of_run_works_and_says_what_it_is(world):
 
 
 def test_every_other_learner_is_measured_as_it_samples(world):
-    params = config.load(world / "params.yaml")
     own = {
-        "mask_typical": "rule=typical, rule_value=0.2, rule_of=policy", "mask_typical_delayed": "rule=typical, rule_value=0.2, rule_of=mask_model",
-        "dqn_best": "rule=top_p, rule_value=0.9, rule_of=mask_model", "dqn_mlp": "top_k=1", "a2c": "", "trpo": "", "rloo": "", "grpo": "", "sac": "",
-    }  # fmt: skip
+        "mask_typical": "rule=typical, rule_value=0.2, rule_of=policy",
+        "mask_typical_delayed": "rule=typical, rule_value=0.2, rule_of=mask_model",
+        "dqn_best": "rule=top_p, rule_value=0.9, rule_of=mask_model",
+        "dqn_mlp": "top_k=1",
+        "a2c": "",
+        "trpo": "",
+        "rloo": "",
+        "grpo": "",
+        "sac": "",
+    }
     write_params(world, learner={"updates": 2, "episodes_per_update": 8})
     for condition, said in own.items():
         final = run(world, condition)
-        rows = {(r["split"], r["decoding"]): r for r in runs.read_table(final / "per_seed.csv")}
+        rows = {(r["split"], r["decoding"]): r for r in tables.read_table(final / "per_seed.csv")}
         plain, mine = rows["test", "plain"], rows["test", "own"]
         assert said in mine["decoding_record"] and (said in plain["decoding_record"]) == (not said), condition
         assert ("top_k=1" in mine["decoding_record"]) == condition.startswith("dqn"), condition
         assert (mine["kept_mass"] < 1 == plain["kept_mass"]) == bool(said), condition
         steps = {"a2c": 1, "trpo": 1, "rloo": 1}.get(condition, 2 if condition[:3] in ("dqn", "sac") else 4)
         episodes = 16 if condition == "sac" else 8  # its own number; the others have the section's
-        tokens = [r["episodes/length"] * episodes for r in runs.read_table(final / "curves.csv")]
+        tokens = [r["episodes/length"] * episodes for r in tables.read_table(final / "curves.csv")]
         if not condition.startswith("dqn"):  # whose replay is not warm at once
             assert mine["tokens_per_gradient_step"] == pytest.approx(sum(tokens) / len(tokens) / steps), condition
         assert (final / "episode.json").is_file(), condition
-    assert params.run("dqn_best").algorithm == "dqn"
 
 
 # worlds --------------------------------------------------------------------------------------------------------------
@@ -378,39 +491,52 @@ def ascending(text: str) -> float:
 
 def test_a_run_in_a_world_starts_from_its_model_and_is_measured_by_its_reward(world):
     shutil.rmtree(world / "tune")  # nothing is searched there
-    params = config.load(world / "params.yaml", **{"runs.numbers_prefix": {"algorithm": "ppo", "world": "numbers", "reward": "prefix_token"}})
+    more = {"runs.numbers_prefix": {"algorithm": "ppo", "world": "numbers", "reward": "prefix_token"}}
     for condition in ("numbers_ppo", "numbers_prefix"):
-        experiment.run_condition(params, condition, world / "runs" / condition)
-    rows, other = (runs.read_table(world / "runs" / c / "per_seed.csv") for c in ("numbers_ppo", "numbers_prefix"))
-    assert {(r["split"], r["decoding"]) for r in rows} == {("test", "plain"), ("test", "top_p"), ("test", "own"), ("half", "plain"), ("half", "own")}
+        experiment.run_condition(given(world, condition, **more), world / "runs" / condition)
+    rows, other = (tables.read_table(world / "runs" / c / "per_seed.csv") for c in ("numbers_ppo", "numbers_prefix"))
+    assert {(r["split"], r["decoding"]) for r in rows} == {
+        ("test", "plain"),
+        ("test", "top_p"),
+        ("test", "own"),
+        ("half", "plain"),
+        ("half", "own"),
+    }
     samples = [json.loads(line) for line in (world / "runs/numbers_ppo/samples.jsonl").read_text().splitlines()]
     assert samples and all(s["score"] == pytest.approx(ascending(s["response"])) and s["prompt"] == "" for s in samples)
-    assert all(len(s["response"].split()) <= 20 for s in samples) and all(r["length"] == 20 for r in rows)  # padding is not shown
+    assert all(len(s["response"].split()) <= 20 for s in samples) and all(
+        r["length"] == 20 for r in rows
+    )  # padding is not shown
     for row in rows:
         assert row["judge"] is row["judge_2"] is row["score_response"] is row["human_log_perplexity"] is None
         assert row["training_score"] == row["score"]
     plain, prefix = rows[0], other[0]
     assert plain["tokens_per_gradient_step"] == 8 * 20 / 4  # 8 episodes, 2 epochs of 2 minibatches
-    curve = runs.read_table(world / "runs/numbers_ppo/curves.csv")
+    curve = tables.read_table(world / "runs/numbers_ppo/curves.csv")
     assert plain["rollout_score"] == pytest.approx(sum(r["objective/score"] for r in curve[-3:]) / 3)
     assert prefix["training_score"] != prefix["score"]  # measured by the world's default reward all the same
     samples = [json.loads(line) for line in (world / "runs/numbers_prefix/samples.jsonl").read_text().splitlines()]
     assert all(s["score"] == pytest.approx(ascending(s["response"])) for s in samples)
-    zero = runs.read_table(experiment.run_seed(params, "numbers_zero_shot", 1, {}) / "per_seed.csv")[0]
+    zero = tables.read_table(run(world, "numbers_zero_shot") / "per_seed.csv")[0]
     assert abs(zero["kl"]) < 1e-6 and zero["generation_log_perplexity"] > 0 and zero["tokens_per_gradient_step"] is None
-    draw = experiment.load_draw(params, 1, params.run("numbers_ppo"))
+    draw = experiment.load_draw(params := given(world, "numbers_ppo"), 1, params.run)
     assert all(a.equal(b) for a, b in zip(draw.policy.parameters(), draw.evaluator.parameters()))
     with pytest.raises(ValueError, match="start"):
-        config.load(world / "params.yaml", **{"continued.more": {"algorithm": "ppo", "start": "numbers_ppo"}})
+        checks.load(world / "params.yaml", **{"continued.more": {"algorithm": "ppo", "start": "numbers_ppo"}})
 
 
 def test_a_reward_in_a_world_is_paid_as_its_name_says(world):
-    params = config.load(world / "params.yaml")
+    params = given(world, "numbers_ppo")
     from tests.tiny import as_rollout
 
     numbers = (3, 7, 5, 9)
-    for reward, paid in {"reward": [0, 1 / 19, 0, 1 / 19], "pairs_end": [2 / 19], "prefix": [2 / 10], "prefix_token": None}.items():
-        draw = experiment.load_draw(params, 1, config.Run(algorithm="ppo", world="numbers", reward=reward))
+    for reward, paid in {
+        "reward": [0, 1 / 19, 0, 1 / 19],
+        "pairs_end": [2 / 19],
+        "prefix": [2 / 10],
+        "prefix_token": None,
+    }.items():
+        draw = experiment.load_draw(params, 1, params.run.replace(reward=reward))
         ids = draw.tokenizer.convert_tokens_to_ids([str(n) for n in numbers])
         scores, _ = draw.score(as_rollout([tuple(ids)], torch.tensor([0] * 5), 4))
         if paid:
@@ -427,24 +553,38 @@ def world_weights(folder):
 
 
 def world_settings(folder):
-    write_params(folder, worlds={"numbers": {"texts": 100, "steps": 30, "sampling": {"max_new_tokens": 20, "min_new_tokens": 20}, "learner": {"gamma": 0.5}}})
+    write_params(
+        folder,
+        worlds={
+            "numbers": {
+                "texts": 100,
+                "steps": 30,
+                "sampling": {"max_new_tokens": 20, "min_new_tokens": 20},
+                "learner": {"gamma": 0.5},
+            }
+        },
+    )
 
 
-@pytest.mark.parametrize("change, reviews, numbers", [
-    (world_weights, False, True), (world_settings, False, True), (change_data, True, False), (change_weights("policy"), True, False),
-    (lambda folder: write_params(folder, reward_model={"width": 16, "positive_label": 0}), True, False),
-    (lambda folder: write_params(folder, evaluation={"samples": 3}), True, True),
-    (lambda folder: write_params(folder, task={**SMALL["task"], "test_prompts": 7}), True, True),
-    (lambda folder: write_params(folder, task={**SMALL["task"], "judge_reviews": 11}), True, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change, reviews, numbers",
+    [
+        (world_weights, False, True),
+        (world_settings, False, True),
+        (change_data, True, False),
+        (change_weights("policy"), True, False),
+        (lambda folder: write_params(folder, reward_model={"width": 16, "positive_label": 0}), True, False),
+        (lambda folder: write_params(folder, evaluation={"samples": 3}), True, True),
+        (lambda folder: write_params(folder, task={**SMALL["task"], "test_prompts": 7}), False, True),
+        (lambda folder: write_params(folder, task={**SMALL["task"], "judge_reviews": 11}), False, False),
+    ],
+)
 def test_a_fingerprint_holds_what_a_run_depends_on_and_nothing_else(world, change, reviews, numbers):
-    """Of reviews and of numbers."""
+    """Of reviews and of numbers. How many prompts of reviews there are, a run sees in the files of its draw."""
 
     def keys() -> list[str]:
-        params, found = config.load(world / "params.yaml"), []
-        for condition in ("ppo_kl_default", "numbers_ppo"):
-            found.append(experiment.fingerprint(params, 1, params.run(condition), params.learner_config(condition).model_dump()))
-        return found
+        both = [given(world, condition) for condition in ("ppo_kl_default", "numbers_ppo")]
+        return [experiment.fingerprint(params, 1, params.run, params.learner) for params in both]
 
     before = keys()
     change(world)
@@ -452,17 +592,18 @@ def test_a_fingerprint_holds_what_a_run_depends_on_and_nothing_else(world, chang
 
 
 def test_the_code_of_worlds_counts_in_worlds_only():
-    def names(algorithm: str, world: bool) -> set[str]:
-        return {path.name for path in experiment._code(runs.package_files, algorithm, world)}
+    def names(**run) -> set[str]:
+        return reached(*experiment.code_of(Run(**run)))
 
-    assert "worlds.py" in names("ppo", True) - names("ppo", False)
-    assert names("ppo", True) - names("ppo", False) == {"worlds.py"}
-    assert {"replay.py", "td.py", "dqn.py"} <= names("dqn", False) and not {"replay.py", "dqn.py"} & names("ppo", False)
+    inside, outside = names(algorithm="ppo", world="numbers"), names(algorithm="ppo")
+    assert "workbook.runs.experiment:load_world" in inside - outside and not outside - inside
+    dqn = names(algorithm="dqn")
+    assert "rlnlp.offpolicy.td:targets" in dqn - outside and "rlnlp.learners.dqn:train" in dqn - outside
 
 
 def test_the_vocabulary_is_the_most_frequent_tokens_and_eos(world):
-    params = config.load(world / "params.yaml")
-    draw = experiment.load_draw(params, 1, params.run("vocabulary_50"))
+    params = given(world, "vocabulary_50")
+    draw = experiment.load_draw(params, 1, params.run)
     few, more = (experiment.frequent_tokens(draw.data, draw.tokenizer, n) for n in (50, 60))
     assert len(set(few)) == 50 and set(few) < set(more) and draw.tokenizer.eos_token_id in few
     assert draw.tokenizer.convert_tokens_to_ids(".") in few  # every sentence ends in one
@@ -475,7 +616,7 @@ def test_the_vocabulary_is_the_most_frequent_tokens_and_eos(world):
 
 
 def test_what_a_curve_says():
-    config_ = config.load(REPOSITORY / "params.yaml").learner_config("ppo_kl_default")
+    config_ = checks.load(REPOSITORY / "params.yaml").learner_config("ppo_kl_default")
 
     def curve(scores):
         return [{"objective/score": s, "objective/kl": 0.1} for s in scores]
@@ -495,21 +636,23 @@ def test_what_a_curve_says():
 
 def test_tune_tries_the_same_grid_and_records_its_rule(world):
     write_params(world, tune={"learning_rates": [1e-3, 1e-2], "kl_coefs": [0.05, 0.2], "updates": 2, "draw": 1})
-    params, chosen = config.load(world / "params.yaml"), {}
+    params, chosen = checks.load(world / "params.yaml"), {}
     for algorithm in ("ppo", "nlpo", "reinforce"):
-        chosen[algorithm] = experiment.tune(params, algorithm, world / "tune" / f"{algorithm}.json")
+        chosen[algorithm] = experiment.tune(conditions.search(params, algorithm), world / "tune" / f"{algorithm}.json")
         record = json.loads((world / "tune" / f"{algorithm}.json").read_text())
         assert record == chosen[algorithm] and record["rule"] == experiment.TUNE_RULE
         eligible = [c for c in record["candidates"] if c["eligible"]]
         pool = eligible or record["candidates"]
-        best = max(pool, key=lambda c: c["score"]) if eligible else min(pool, key=lambda c: c["generation_log_perplexity"])
+        best = (
+            max(pool, key=lambda c: c["score"]) if eligible else min(pool, key=lambda c: c["generation_log_perplexity"])
+        )
         assert (record["learning_rate"], record["kl_coef"]) == (best["learning_rate"], best["kl_coef"])
     grids = [[(c["learning_rate"], c["kl_coef"]) for c in chosen[a]["candidates"]] for a in chosen]
     assert grids[0] == grids[1] == grids[2] == [(1e-3, 0.05), (1e-3, 0.2), (1e-2, 0.05), (1e-2, 0.2)]
 
 
 def test_setup_asks_for_determinism_and_the_thread_count():
-    params = config.load(REPOSITORY / "params.yaml")
+    params = checks.load(REPOSITORY / "params.yaml")
     threads = torch.get_num_threads()
     experiment.setup(params)
     assert torch.are_deterministic_algorithms_enabled() and torch.get_num_threads() == params.threads
@@ -519,41 +662,47 @@ def test_setup_asks_for_determinism_and_the_thread_count():
 
 def test_a_run_that_says_so_may_end_at_a_number_that_is_not_finite_and_is_measured_as_it_was(world, monkeypatch):
     """Such an end is what the dropout ablation counts; before half the updates both splits see the same policy."""
-    from rlnlp.learners import dropout
+    from workbook.arms import dropout
 
     real = dropout.update
-    monkeypatch.setattr(dropout, "update", lambda state, seen, settings: real(state, seen, settings) if state.update < 2 else explode(state))
+    monkeypatch.setattr(
+        dropout,
+        "update",
+        lambda state, seen, settings: real(state, seen, settings) if state.update < 2 else explode(state),
+    )
 
     def explode(state):
         raise experiment.Diverged(f"update {state.update + 1}: the loss is nan")
 
-    rows = runs.read_table(run(world, "dropout_update_010") / "per_seed.csv")
+    rows = tables.read_table(run(world, "dropout_update_010") / "per_seed.csv")
     assert {r["split"] for r in rows} == {"test", "half"} and all(r["diverged"] == 1 for r in rows)
     assert all(0 <= r["score"] <= 1 for r in rows)
 
 
 def test_a_policy_that_is_not_finite_has_rows_without_numbers(world):
-    params = config.load(world / "params.yaml")
-    draw = experiment.load_draw(params, 1, params.run("ppo_kl_default"))
-    settings = params.learner_config("ppo_kl_default")
-    state = experiment.learner("ppo").init(draw.policy, settings, 1)
+    params = given(world, "ppo_kl_default")
+    draw = experiment.load_draw(params, 1, params.run)
+    settings = params.config()
+    state = algorithms.module("ppo").init(draw.policy, settings, 1)
     with torch.no_grad():
         next(state.policy.parameters())[0, 0] = float("nan")
-    rows, samples = experiment.evaluate_state(params, draw, state, 1, "test", experiment.decodings("ppo", settings, params.evaluation))
+    rows, samples = experiment.evaluate_state(
+        params, draw, state, 1, "test", experiment.decodings("ppo", settings, params.evaluation)
+    )
     assert [r["decoding"] for r in rows] == ["plain", "top_p", "own"] and not samples
     assert all(r["score"] is None for r in rows)
 
 
 def test_a_seed_that_fails_does_not_keep_the_others_from_being_trained(world, trainings, monkeypatch):
     write_params(world, seeds=[1, 2])
-    params, real = config.load(world / "params.yaml"), experiment.run_seed
+    params, real = given(world, "ppo_kl_0"), experiment.updates_of
 
-    def fail(params, condition, seed, tuned):
+    def fail(params, seed, tuned):
         if seed == 1:
-            raise TrainingError(f"{condition} seed 1: update 3: the loss is nan")
-        return real(params, condition, seed, tuned)
+            raise TrainingError(f"{params.condition} seed 1: update 3: the loss is nan")
+        return real(params, seed, tuned)
 
-    monkeypatch.setattr(experiment, "run_seed", fail)
+    monkeypatch.setattr(experiment, "updates_of", fail)
     with pytest.raises(TrainingError, match="1 of 2 seeds failed: ppo_kl_0 seed 1: update 3"):
-        experiment.run_condition(params, "ppo_kl_0", world / "runs" / "ppo_kl_0")
+        experiment.run_condition(params, world / "runs" / "ppo_kl_0")
     assert trainings == ["ppo_kl_0 seed 2"] and not (world / "runs" / "ppo_kl_0").exists()

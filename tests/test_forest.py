@@ -5,19 +5,28 @@ from __future__ import annotations
 import matplotlib.colors
 import pytest
 
-from rlnlp.figures import save
-from rlnlp.forest import LOOKS, OTHERS, WIDEST, agreement, contrasts, forest
+from workbook.figures.parts import save
+from workbook.ledger.forest import LOOKS, OTHERS, WIDEST, agreement, contrasts, forest
 
 
-def test_of(name: str, effect, published, half: float | None = 0.2, role: str = "decides", unit: str = "yardsticks") -> dict:
+def test_of(
+    name: str, effect, published, half: float | None = 0.2, role: str = "decides", unit: str = "yardsticks"
+) -> dict:
     def around(value, side):
         return None if value is None or half is None else value + side * half
 
     return {
-        "name": name, "role": role, "unit": unit, "n": 5,
-        "effect": effect, "effect_low": around(effect, -1), "effect_high": around(effect, 1),
-        "published": published, "published_low": around(published, -1), "published_high": around(published, 1),
-    }  # fmt: skip
+        "name": name,
+        "role": role,
+        "unit": unit,
+        "n": 5,
+        "effect": effect,
+        "effect_low": around(effect, -1),
+        "effect_high": around(effect, 1),
+        "published": published,
+        "published_low": around(published, -1),
+        "published_high": around(published, 1),
+    }
 
 
 test_of.__test__ = False
@@ -30,11 +39,14 @@ def ledger(**claims: list[dict]) -> list[dict]:
 ROWS = ledger(
     P02=[test_of("late", 0.1, 0.3)],
     P01=[
-        test_of("no published effect", 0.5, None), test_of("another unit", 0.5, 0.5, unit="log ratio of spreads"),
-        test_of("not run", None, 0.5), test_of("first", 0.5, 0.6), test_of("second", -0.4, 0.7, role="beside"),
+        test_of("no published effect", 0.5, None),
+        test_of("another unit", 0.5, 0.5, unit="log ratio of spreads"),
+        test_of("not run", None, 0.5),
+        test_of("first", 0.5, 0.6),
+        test_of("second", -0.4, 0.7, role="beside"),
     ],
     P03=[],
-)  # fmt: skip
+)
 
 
 def marks(figure, gid: str) -> list:

@@ -1,8 +1,8 @@
-"""The learners: protocol, invariants, the three NLPO bugs of the original, resume = uninterrupted, and that they learn."""
+"""The learners: protocol, invariants, the three NLPO bugs of the original, resume = uninterrupted, and that they
+learn."""
 
 import ast
 import dataclasses
-import importlib
 import inspect
 import io
 import itertools
@@ -12,17 +12,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from rlnlp import checkpoint, models
-from rlnlp.config import ALGORITHMS
-from rlnlp.learners import nlpo, ppo, supervised
+from rlnlp import checkpoint, learners, models
+from rlnlp.learners import common, nlpo, ppo, supervised
 from rlnlp.rollout import sample
 from rlnlp.samplers import top_p
 from tests.tiny import MAKE, gpt2, prompts
+from workbook.runs import algorithms
 
-LEARNERS = (
-    "supervised", "ppo", "nlpo", "bandit", "dropout", "mismatch", "filtered", "best_of_n", "a2c", "reinforce", "rloo", "grpo",
-    "trpo", "masked", "dqn", "sac",
-)
+LEARNERS = algorithms.names()
+ROOT = Path(__file__).resolve().parents[1]
 TARGET = 7  # the toy's score is the share of this token in a response
 
 
@@ -33,7 +31,12 @@ def toy(rollout):
 
 def settings(module, **changes):
     base = {
-        "updates": 6, "episodes_per_update": 16, "epochs": 2, "minibatches": 2, "learning_rate": 3e-3, "max_new_tokens": 6,
+        "updates": 6,
+        "episodes_per_update": 16,
+        "epochs": 2,
+        "minibatches": 2,
+        "learning_rate": 3e-3,
+        "max_new_tokens": 6,
         "kl_coef": 0.05,
     }
     free = module.Config.model_fields.keys() - getattr(module.Config, "fixed", {})
@@ -69,7 +72,7 @@ CASES = {  # every learner, and each way it can be set that changes what it has 
 def case(which, **changes):
     """(module, config, further arguments of init) of one of ``CASES``."""
     name, given = CASES[which]
-    module = importlib.import_module(f"rlnlp.learners.{name}")
+    module = algorithms.module(name)
     given = {k: v for k, v in {**given, **changes}.items() if k in module.Config.model_fields}
     config = settings(module, **given) if "kl_coef" in module.Config.model_fields else module.Config(**given)
     return module, config, {"tokenizer": Tokenizer()} if name == "supervised" else {}
@@ -86,11 +89,13 @@ def kind(request):
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_protocol(name):
-    module = importlib.import_module(f"rlnlp.learners.{name}")
+    module = algorithms.module(name)
     assert module.Config.model_config["frozen"]
     expected = {
-        "init": ["policy", "config", "seed"], "collect": ["state", "prompts", "score", "config"],
-        "update": ["state", "experience", "config"], "train": ["state", "prompts", "score", "config"],
+        "init": ["policy", "config", "seed"],
+        "collect": ["state", "prompts", "score", "config"],
+        "update": ["state", "experience", "config"],
+        "train": ["state", "prompts", "score", "config"],
     }
     for function, names in expected.items():
         parameters = inspect.signature(getattr(module, function)).parameters
@@ -109,20 +114,47 @@ def code_lines(path: Path) -> int:
             left_out |= set(range(node.lineno, node.end_lineno + 1))
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             left_out |= set(range(node.lineno, node.end_lineno + 1))
-    words = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)]
+    words = [
+        t
+        for t in tokenize.generate_tokens(io.StringIO(text).readline)
+        if t.type in (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
+    ]
     return len({line for word in words for line in range(word.start[0], word.end[0] + 1)} - left_out)
 
 
-def test_every_learner_is_listed_and_one_short_file():
-    """ppo.py also holds what the others share: errors, the loop, the description of a rollout."""
-    files = {p.stem: code_lines(p) for p in Path(ppo.__file__).parent.glob("*.py") if p.stem != "__init__"}
-    assert set(files) == set(LEARNERS) == set(ALGORITHMS)
-    assert not {name: lines for name, lines in files.items() if lines > (175 if name == "ppo" else 150)}
+def test_every_learner_is_one_short_file():
+    """Every file beside what they share is a learner, and none needs more than a reader takes in at once."""
+    folders = (ROOT / "rlnlp" / "learners", ROOT / "workbook" / "arms")
+    files = {p.stem: code_lines(p) for folder in folders for p in folder.glob("*.py") if p.stem != "__init__"}
+    assert {"ppo", "sac", "bandit"} < set(files) - {"common"} == set(LEARNERS)
+    assert not {name: lines for name, lines in files.items() if lines > 150}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_learner_says_what_it_is(name):
+    about = algorithms.module(name).ABOUT
+    assert about.label and about.sections and set(about.sections) < {"sampling", "learner", "nlpo", "supervised"}
+    assert about.searched_as in ("", *LEARNERS)
+    takes = inspect.signature(algorithms.module(name).init).parameters
+    assert about.imitates == ("tokenizer" in takes) and not (about.imitates and about.explores)
+
+
+def test_a_file_is_all_that_a_new_learner_is(tmp_path, monkeypatch):
+    (tmp_path / "fresh.py").write_text("from rlnlp.learners.ppo import *\n\nABOUT = 1\n")
+    (tmp_path / "helper.py").write_text("x = 1\n")
+    monkeypatch.setattr(learners, "__path__", [*learners.__path__, str(tmp_path)])
+    algorithms.files.cache_clear()
+    try:
+        assert set(algorithms.names()) == {*LEARNERS, "fresh"} and algorithms.module("fresh").ABOUT == 1
+    finally:
+        algorithms.files.cache_clear()
+    with pytest.raises(KeyError, match="pppo"):
+        algorithms.module("pppo")
 
 
 @pytest.mark.parametrize("name", [n for n in LEARNERS if n != "supervised"])  # which samples nothing
 def test_an_end_that_is_blocked_beyond_the_horizon_is_refused(name):
-    module = importlib.import_module(f"rlnlp.learners.{name}")
+    module = algorithms.module(name)
     given = {"dropout": {"mode": "same"}, "mismatch": {"breaks": ["scoring"]}}.get(name, {})
     assert module.Config(**given, min_new_tokens=6, max_new_tokens=6).min_new_tokens == 6
     with pytest.raises(ValueError, match="min_new_tokens 7: expected at most max_new_tokens"):
@@ -157,7 +189,10 @@ def test_nlpo_at_p_one_is_ppo(kind, source):
     for name, module, extra in (("ppo", ppo, {}), ("nlpo", nlpo, masked)):
         policy = MAKE[kind](seed=2)
         config = settings(module, **extra)
-        results[name] = (list(module.train(module.init(policy, config, seed=1), prompts(32), toy, config)), weights(policy))
+        results[name] = (
+            list(module.train(module.init(policy, config, seed=1), prompts(32), toy, config)),
+            weights(policy),
+        )
     for ours, theirs in zip(results["nlpo"][0], results["ppo"][0]):
         for metric, value in theirs.items():
             assert ours[metric] == pytest.approx(value, abs=1e-5), metric
@@ -220,12 +255,15 @@ def test_a_sync_that_does_not_reach_the_sampler_stops_the_run(monkeypatch):
     config = settings(nlpo, mask_top_p=0.5, sync_every=2, learning_rate=3e-2)
     state = nlpo.init(policy, config, seed=0)
     monkeypatch.setattr(nlpo.models, "sync", lambda target, source: None)  # the original's bug
-    with pytest.raises(ppo.TrainingError, match="update 3: the mask model was synced and the sampler does not use it"):
+    with pytest.raises(
+        common.TrainingError, match="update 3: the mask model was synced and the sampler does not use it"
+    ):
         list(nlpo.train(state, prompts(32), toy, config))
 
 
 def test_masked_log_probabilities_are_renormalised(kind):
-    """Bug B: the original scores with the unnormalised log-probabilities; then their sum over allowed tokens is below 1."""
+    """Bug B: the original scores with the unnormalised log-probabilities; then their sum over allowed tokens is below
+    1."""
     policy, config = MAKE[kind](seed=0), settings(nlpo, mask_top_p=0.4)
     state = nlpo.init(policy, config, seed=0)
     models.sync(state.mask_model, MAKE[kind](seed=9))
@@ -240,10 +278,13 @@ def test_masked_log_probabilities_are_renormalised(kind):
 
 
 def test_the_mask_model_reads_its_own_encoder_and_cache(kind):
-    """Bug C: the original hands the policy's encoder output to the mask model. Expected sets are computed without a cache."""
+    """Bug C: the original hands the policy's encoder output to the mask model. Expected sets are computed without a
+    cache."""
     policy, mask_model = MAKE[kind](seed=0), MAKE[kind](seed=9)
     batch = prompts(6, ragged=False)
-    rollout = sample(policy, batch, ppo.sampling_from(policy, 5), ppo.generator(0), mask_model=mask_model, mask_rule=top_p(0.5))
+    rollout = sample(
+        policy, batch, ppo.sampling_from(policy, 5), ppo.generator(0), mask_model=mask_model, mask_rule=top_p(0.5)
+    )
     stored, at = rollout.allowed.unpack(rollout.mask), 0
     for row in range(6):
         for t in range(int(rollout.mask[row].sum())):
@@ -253,13 +294,18 @@ def test_the_mask_model_reads_its_own_encoder_and_cache(kind):
                     logits = mask_model(torch.cat([batch.ids[row], prefix])[None]).logits[:, -1]
                 else:
                     start = torch.tensor([mask_model.config.decoder_start_token_id])
-                    logits = mask_model(input_ids=batch.ids[row : row + 1], decoder_input_ids=torch.cat([start, prefix])[None]).logits[:, -1]
+                    logits = mask_model(
+                        input_ids=batch.ids[row : row + 1], decoder_input_ids=torch.cat([start, prefix])[None]
+                    ).logits[:, -1]
             expected = top_p(0.5)(logits, None)[1][0]
-            assert torch.equal(stored[at], expected), f"row {row}, token {t}: the mask is not the mask model's own nucleus"
+            assert torch.equal(stored[at], expected), (
+                f"row {row}, token {t}: the mask is not the mask model's own nucleus"
+            )
             at += 1
 
 
-# stopping, resuming -----------------------------------------------------------------------------------------------------
+# stopping, resuming
+# -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("which", CASES)
@@ -286,9 +332,12 @@ def test_a_broken_ratio_stops_the_run_unless_the_experiment_says_so(monkeypatch)
     state = ppo.init(policy, config, seed=0)
     seen = ppo.collect(state, prompts(16), toy, config)
     wrong = dataclasses.replace(
-        seen, rollout=dataclasses.replace(seen.rollout, behavior_logprobs=seen.rollout.behavior_logprobs - 0.01 * seen.rollout.mask)
+        seen,
+        rollout=dataclasses.replace(
+            seen.rollout, behavior_logprobs=seen.rollout.behavior_logprobs - 0.01 * seen.rollout.mask
+        ),
     )
-    with pytest.raises(ppo.TrainingError, match="update 1: the ratio of the first minibatch is off 1 by 0.01"):
+    with pytest.raises(common.TrainingError, match="update 1: the ratio of the first minibatch is off 1 by 0.01"):
         ppo.update(state, wrong, config)
     metrics = ppo.update(state, wrong, settings(ppo, breaks=("ratio",)))
     assert metrics["policy/first_ratio_error"] == pytest.approx(0.01, abs=1e-3)
@@ -300,7 +349,7 @@ def test_a_non_finite_loss_names_update_and_examples():
     seen = ppo.collect(state, prompts(16), toy, config)
     with torch.no_grad():
         policy.transformer.ln_f.weight.fill_(float("nan"))
-    with pytest.raises(ppo.Diverged, match=r"update 1: the loss is nan; examples of this minibatch: example-\d+"):
+    with pytest.raises(common.Diverged, match=r"update 1: the loss is nan; examples of this minibatch: example-\d+"):
         ppo.update(state, seen, config)
 
 
@@ -313,7 +362,7 @@ def test_a_policy_that_breaks_while_it_samples_has_diverged(which):
     next(running)
     with torch.no_grad():
         policy.transformer.ln_f.weight.fill_(float("nan"))
-    with pytest.raises(ppo.Diverged, match="update 2: .*not finite"):
+    with pytest.raises(common.Diverged, match="update 2: .*not finite"):
         next(running)
 
 
@@ -324,7 +373,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing(which):
     before = weights(policy)
     state = module.init(policy, config, seed=0, **more)
     policy.transformer.h[0].ln_1.bias.register_hook(lambda grad: grad * float("inf"))
-    with pytest.raises(ppo.Diverged, match=r"update 1: the gradient norm is (nan|inf); examples"):
+    with pytest.raises(common.Diverged, match=r"update 1: the gradient norm is (nan|inf); examples"):
         list(module.train(state, prompts(32), toy, config))
     assert torch.equal(weights(policy), before)
 
@@ -337,7 +386,8 @@ def test_same_seed_same_numbers(kind):
     assert runs[0] == runs[1]
 
 
-# learning ---------------------------------------------------------------------------------------------------------------
+# learning
+# ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("value", ["separate", "shared"])
@@ -346,8 +396,15 @@ def test_learns_the_toy(kind, module, value):
     """Share of one token among 24: 0.04 by chance; must pass 0.8 within 40 updates of 32 episodes."""
     policy = MAKE[kind](24, spread={"causal": 0.02, "encoder-decoder": 0.3}[kind])
     config = settings(
-        module, updates=40, episodes_per_update=32, epochs=4, learning_rate=1e-2, kl_coef=0.0, value=value,
-        gamma=1.0, min_new_tokens=6,
+        module,
+        updates=40,
+        episodes_per_update=32,
+        epochs=4,
+        learning_rate=1e-2,
+        kl_coef=0.0,
+        value=value,
+        gamma=1.0,
+        min_new_tokens=6,
     )
     state = module.init(policy, config, seed=0)
     curve = [m["objective/score"] for m in module.train(state, prompts(32, vocabulary=24), toy, config)]
@@ -399,6 +456,8 @@ def test_minibatches_use_every_episode_once_an_epoch(monkeypatch):
     state = ppo.init(policy, config, seed=0)
     seen, used = ppo.collect(state, prompts(16), toy, config), []
     real = ppo.minibatch_loss
-    monkeypatch.setattr(ppo, "minibatch_loss", lambda s, b, c: used.extend(b.rollout.prompts.example_ids) or real(s, b, c))
+    monkeypatch.setattr(
+        ppo, "minibatch_loss", lambda s, b, c: used.extend(b.rollout.prompts.example_ids) or real(s, b, c)
+    )
     ppo.update(state, seen, config)
     assert sorted(used) == sorted(seen.rollout.prompts.example_ids)

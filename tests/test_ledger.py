@@ -12,75 +12,132 @@ import numpy as np
 import pytest
 from ruamel.yaml import YAML
 
-from rlnlp import claims, digests, entries, ledger, nb
-from rlnlp.runs import write_table
+from workbook.ledger import checks, judge, page, ruling
+from workbook.ledger.claim import METRICS, conditions_of
+from workbook.results import tidy
+from workbook.stages import digests, nb
+from workbook.store.tables import write_table
 
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def component(name="t", word="holds here", role="decides", **more) -> dict:
     return {
-        "name": name, "role": role, "word": word, "unit": "yardsticks", "direction": "greater", "stated": 0.25, "n": 5, "n_needed": 9,
-        "effect": 0.5, "effect_low": 0.3, "effect_high": 0.7, "published": 0.6, "published_low": None, "published_high": None, "note": "", "smaller": False,
+        "name": name,
+        "role": role,
+        "word": word,
+        "unit": "yardsticks",
+        "direction": "greater",
+        "stated": 0.25,
+        "n": 5,
+        "n_needed": 9,
+        "effect": 0.5,
+        "effect_low": 0.3,
+        "effect_high": 0.7,
+        "published": 0.6,
+        "published_low": None,
+        "published_high": None,
+        "note": "",
+        "smaller": False,
         **more,
-    }  # fmt: skip
+    }
 
 
 def row(name: str, word: str, *components: dict, **more) -> dict:
     return {
-        "id": name, "claim": f"{name} says so.", "word": word, "half_word": word if components else None, "turns": False, "seeds": 5,
-        "profile": "mini", "lacks": [], "components": list(components), **more,
-    }  # fmt: skip
+        "id": name,
+        "claim": f"{name} says so.",
+        "word": word,
+        "half_word": word if components else None,
+        "turns": False,
+        "seeds": 5,
+        "profile": "mini",
+        "lacks": [],
+        "components": list(components),
+        **more,
+    }
 
 
 ROWS = [
     row("P01", "holds here", component("score"), component("aside", role="beside")),
-    row("P02", "fails here", component("trend", "fails here", effect=-0.5, effect_low=-0.8, effect_high=-0.2), turns=True),
     row(
-        "P03", "inconclusive", component("a", "inconclusive", n_needed=1200, smaller=True), component("b", "holds here"),
-        component("c", "not measured", effect=None, n_needed=None, unit="share of runs", note="no KL in common in seed 2"),
+        "P02",
+        "fails here",
+        component("trend", "fails here", effect=-0.5, effect_low=-0.8, effect_high=-0.2),
+        turns=True,
+    ),
+    row(
+        "P03",
+        "inconclusive",
+        component("a", "inconclusive", n_needed=1200, smaller=True),
+        component("b", "holds here"),
+        component(
+            "c", "not measured", effect=None, n_needed=None, unit="share of runs", note="no KL in common in seed 2"
+        ),
     ),
     row("P04", "awaiting", lacks=["dqn", "the task commongen"]),
     row("P05", "not testable here", lacks=["the run x"]),
-]  # fmt: skip
+]
 
 
 def test_the_answer_is_two_sentences_of_counts_and_names():
-    assert ledger.answer(ROWS) == (
-        "Of the 5 claims, in profile mini with n = 5 seeds: 1 holds here, 1 fails here, 1 inconclusive, 1 awaiting, 1 not testable here. "
+    assert page.answer(ROWS) == (
+        "Of the 5 claims, in profile mini with n = 5 seeds: 1 holds here, 1 fails here, 1 inconclusive, 1 awaiting, "
+        "1 not testable here. "
         "The evidence goes against P02; at half the training budget P02 reads differently."
     )
-    assert ledger.answer(ROWS[:1]).endswith("against none of them; at half the training budget no verdict reads differently.")
+    assert page.answer(ROWS[:1]).endswith(
+        "against none of them; at half the training budget no verdict reads differently."
+    )
     paper = [row("P01", "not reproduced"), row("P02", "not reproduced")]
-    assert "2 not reproduced. The evidence goes against P01 and P02;" in ledger.answer(paper)
+    assert "2 not reproduced. The evidence goes against P01 and P02;" in page.answer(paper)
 
 
 def test_what_was_decided_shows_published_beside_ours_test_by_test():
-    table = ledger.decided(ROWS)
-    assert list(table.columns) == ["claim", "test", "published", "here [95 %]", "alone", "verdict", "at half the budget"]
+    table = page.decided(ROWS)
+    assert list(table.columns) == [
+        "claim",
+        "test",
+        "published",
+        "here [95 %]",
+        "alone",
+        "verdict",
+        "at half the budget",
+    ]
     assert list(table.claim) == ["**P01** P01 says so.", "**P02** P02 says so.", "**P03** P03 says so.", "", ""]
     assert list(table.test) == ["score", "trend", "a", "b", "c"]
     assert table.loc[0, "published"] == "+0.60" and table.loc[0, "here [95 %]"] == "+0.50 [+0.30, +0.70]"
-    assert table.loc[4, "published"] == "+0.60 (share of runs)" and table.loc[4, "here [95 %]"] == "no KL in common in seed 2"
-    assert list(table.alone[2:]) == ["inconclusive (shown to be smaller than stated beforehand)", "holds here", "not measured"]
+    assert (
+        table.loc[4, "published"] == "+0.60 (share of runs)"
+        and table.loc[4, "here [95 %]"] == "no KL in common in seed 2"
+    )
+    assert list(table.alone[2:]) == [
+        "inconclusive (shown to be smaller than stated beforehand)",
+        "holds here",
+        "not measured",
+    ]
     assert list(table.verdict) == ["**holds here**", "**fails here**", "**inconclusive**", "", ""]
     named = {"tau": " (tau)", "own unit": " (its own unit)", "log ratio": " (log ratio)", "yardsticks": ""}
-    shown = {unit: ledger.decided([row("C16", "holds here", component(unit=unit))]).loc[0, "here [95 %]"] for unit in named}
+    shown = {
+        unit: page.decided([row("C16", "holds here", component(unit=unit))]).loc[0, "here [95 %]"] for unit in named
+    }
     assert shown == {unit: f"+0.50 [+0.30, +0.70]{said}" for unit, said in named.items()}
     assert list(table["at half the budget"]) == ["holds here", "fails here (turns)", "inconclusive", "", ""]
 
 
 def test_what_is_open_names_the_seeds_that_would_settle_it():
-    table = ledger.unsettled(ROWS)
+    table = page.unsettled(ROWS)
     assert list(table.test) == ["a", "c"] and set(table.claim) == {"P03"}
     assert list(table["seeds that would settle it"]) == ["1,200", "not known"]
     assert list(table["stated beforehand"]) == ["0.25", "0.25 (share of runs)"]
 
 
 def test_what_cannot_be_decided_says_what_it_lacks():
-    assert ledger.awaiting(ROWS).to_dict("records") == [{"claim": "**P04** P04 says so.", "waits for": "dqn; the task commongen"}]
-    assert list(ledger.elsewhere(ROWS).needs) == ["the run x"]
-    assert ledger.text(ledger.awaiting(ROWS[:1])) == "None." and "| dqn; the task" in ledger.text(ledger.awaiting(ROWS))
+    assert page.awaiting(ROWS).to_dict("records") == [
+        {"claim": "**P04** P04 says so.", "waits for": "dqn; the task commongen"}
+    ]
+    assert list(page.elsewhere(ROWS).needs) == ["the run x"]
+    assert page.text(page.awaiting(ROWS[:1])) == "None." and "| dqn; the task" in page.text(page.awaiting(ROWS))
 
 
 # the notebook --------------------------------------------------------------------------------------------------------
@@ -94,13 +151,21 @@ def make_run(folder: Path, condition: str, entry: dict, seeds, gain: float) -> N
     for split in ("test", "half"):
         for decoding in ("plain", "top_p", "own", *(entry.get("decodings") or ())):
             for seed in seeds:
-                row = {"condition": condition, "algorithm": entry["algorithm"], "kl_coef": 0.05, "kl_target": 0.0, "updates": 5 * trained}
+                row = {
+                    "condition": condition,
+                    "algorithm": entry["algorithm"],
+                    "kl_coef": 0.05,
+                    "kl_target": 0.0,
+                    "updates": 5 * trained,
+                }
                 row |= {"seed": seed, "split": split, "decoding": decoding}
-                row |= {m: 1 + 0.05 * seed + gain + rng.normal() * 0.02 for m in entries.METRICS}
+                row |= {m: 1 + 0.05 * seed + gain + rng.normal() * 0.02 for m in METRICS}
                 rows.append({**row, "diverged": int(seed == 1), "kl_deployed": 0.1 + gain + 0.01 * rng.random()})
     write_table(folder / condition / "per_seed.csv", rows)
     if trained:
-        write_table(folder / condition / "curves.csv", [{"condition": condition, "seed": s, "update": 1} for s in seeds])
+        write_table(
+            folder / condition / "curves.csv", [{"condition": condition, "seed": s, "update": 1} for s in seeds]
+        )
     (folder / condition / "samples.jsonl").write_text("")
     (folder / condition / "config.json").write_text("{}")
 
@@ -115,6 +180,7 @@ def profile(tmp_path_factory):
     for i, (condition, entry) in enumerate({**values["runs"], **values["continued"]}.items()):
         gain = 0.0 if condition == "zero_shot" else 1.0 if condition.endswith("_kl_0") else 0.2 + 0.01 * i
         make_run(folder / "runs", condition, entry, values["seeds"], gain)
+    assert tidy.main([str(folder / "params.yaml")]) == 0
     return folder, values
 
 
@@ -122,25 +188,42 @@ def test_the_notebook_judges_the_profiles_claims_from_its_runs(profile, monkeypa
     folder, values = profile
     reports = folder / "reports/mini/claims"
     monkeypatch.chdir(folder)
-    assert nb.run(str(ROOT / "notebooks/claims.ipynb"), str(reports / "report.ipynb"), {}, str(reports / "report.html")) == 0
+    assert (
+        nb.run(str(ROOT / "notebooks/claims.ipynb"), str(reports / "report.ipynb"), {}, str(reports / "report.html"))
+        == 0
+    )
     found = json.loads((reports / "claims.json").read_text())
     words = {r["id"]: r["word"] for r in found["rows"]}
     assert len(words) == 60 and words["P01"] == "holds here" and "fails here" in words.values()
-    assert {name for name, word in words.items() if word in ("holds here", "fails here", "inconclusive")} <= set(values["claims"])
-    page = nbformat.read(reports / "report.ipynb", as_version=4)
-    shown = [o["data"].get("text/markdown", "") for c in page.cells if c.cell_type == "code" for o in c.outputs if "data" in o]
-    assert shown[0] == ledger.answer(found["rows"])
-    assert claims.rule_hash()[:12] in shown[1] and claims.RULE in shown[1] and claims.WRITTEN in shown[1]
+    assert {name for name, word in words.items() if word in ("holds here", "fails here", "inconclusive")} <= set(
+        values["claims"]
+    )
+    made = nbformat.read(reports / "report.ipynb", as_version=4)
+    shown = [
+        o["data"].get("text/markdown", "")
+        for c in made.cells
+        if c.cell_type == "code"
+        for o in c.outputs
+        if "data" in o
+    ]
+    assert shown[0] == page.answer(found["rows"])
+    assert (
+        ruling.rule_hash(checks.load(folder / "claims.yaml"))[:12] in shown[1]
+        and ruling.RULE in shown[1]
+        and ruling.WRITTEN in shown[1]
+    )
     assert all(f"**{name}**" in shown[2] for name in values["claims"])
     assert (reports / "forest.svg").exists() and "| nlpo score | +0.62 [+0.48, +0.76] | +0." in shown[2]
-    pictures = [o for c in page.cells if c.cell_type == "code" for o in c.outputs if "image/png" in o.get("data", {})]
-    assert [o["metadata"]["image/png"]["alt"][:14] for o in pictures] == ["Forest plot of"]
+    pages = [o["data"].get("text/html", "") for c in made.cells for o in c.get("outputs", ()) if "data" in o]
+    drawn = [page for page in pages if "<img" in page]
+    assert len(drawn) == 1 and drawn[0].startswith('<img src="forest.svg" alt="Forest plot of ')
 
 
 def test_a_missing_run_of_a_listed_claim_stops_the_notebook_and_is_named(profile, tmp_path, capsys, monkeypatch):
     folder, _ = profile
     shutil.copytree(folder, tmp_path / "p")
     shutil.rmtree(tmp_path / "p/runs/ppo_kl_0")
+    assert tidy.main([str(tmp_path / "p/params.yaml")]) == 0
     monkeypatch.chdir(tmp_path / "p")
     assert nb.run(str(ROOT / "notebooks/claims.ipynb"), "out.ipynb", {}) == 1
     said = capsys.readouterr().err.splitlines()[-1]
@@ -149,7 +232,7 @@ def test_a_missing_run_of_a_listed_claim_stops_the_notebook_and_is_named(profile
 
 def test_the_digest_of_the_ledger_covers_what_its_notebook_reads(profile):
     folder, values = profile
-    known = claims.load(folder / "claims.yaml")
-    compared = {name: (claim.report, entries.conditions_of(claim)) for name, claim in known.items()}
+    known = checks.load(folder / "claims.yaml")
+    compared = {name: (claim.report, conditions_of(claim)) for name, claim in known.items()}
     params = SimpleNamespace(claims=values["claims"], all_runs={**values["runs"], **values["continued"]})
-    assert digests.shown(values, compared)["claims"] == claims.runs_of(known, params)
+    assert digests.shown(values, compared)["claims"] == judge.runs_of(known, params)

@@ -10,14 +10,15 @@ import sys
 import pytest
 import torch
 
-from rlnlp import lesson, pretrain
+from workbook.draws import small
+from workbook.lab import lesson
 
 
 def test_the_start_is_trained_once_and_found_again(tmp_path, monkeypatch, capsys):
-    first = lesson.start(reviews=60, steps=3, folder=tmp_path)
+    first = small.start(reviews=60, steps=3, folder=tmp_path)
     assert "once" in capsys.readouterr().out
-    monkeypatch.setattr(pretrain, "train_language_model", lambda *a, **k: pytest.fail("trained a second time"))
-    again = lesson.start(reviews=60, steps=3, folder=tmp_path)
+    monkeypatch.setattr(small, "train_language_model", lambda *a, **k: pytest.fail("trained a second time"))
+    again = small.start(reviews=60, steps=3, folder=tmp_path)
     assert not capsys.readouterr().out
     weights, found = first.policy.state_dict(), again.policy.state_dict()
     assert all(torch.equal(weights[name], found[name]) for name in weights)
@@ -28,24 +29,24 @@ def test_the_start_is_trained_once_and_found_again(tmp_path, monkeypatch, capsys
 
 
 def test_other_sizes_are_other_models(tmp_path):
-    lesson.start(reviews=60, steps=3, folder=tmp_path)
-    lesson.start(reviews=60, steps=4, folder=tmp_path)
-    assert len(list(tmp_path.glob("*/models"))) == 2
+    small.start(reviews=60, steps=3, folder=tmp_path)
+    small.start(reviews=60, steps=4, folder=tmp_path)
+    assert len(list(tmp_path.glob("*/finished"))) == 2
 
 
 @pytest.mark.parametrize("sizes", [{"reviews": 0}, {"steps": 0}])
 def test_sizes_below_one_are_refused(tmp_path, sizes):
     with pytest.raises(ValueError, match="at least one"):
-        lesson.start(**sizes, folder=tmp_path)
+        small.start(**sizes, folder=tmp_path)
 
 
 def test_an_interrupted_training_leaves_nothing_half_made(tmp_path, monkeypatch):
-    monkeypatch.setattr(lesson.classify, "train_classifier", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt))
+    monkeypatch.setattr(small, "train_classifier", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        lesson.start(reviews=60, steps=3, folder=tmp_path)
+        small.start(reviews=60, steps=3, folder=tmp_path)
     monkeypatch.undo()
-    assert not list(tmp_path.glob("*/models"))
-    assert lesson.start(reviews=60, steps=3, folder=tmp_path).texts
+    assert not list(tmp_path.glob("*/finished"))
+    assert small.start(reviews=60, steps=3, folder=tmp_path).texts
 
 
 def test_verdicts_are_those_of_the_committed_ledger():
@@ -60,7 +61,9 @@ def test_verdicts_are_those_of_the_committed_ledger():
 
 
 def test_models_go_where_the_variable_says_and_else_to_the_repository(tmp_path):
-    say = [sys.executable, "-c", "from rlnlp import lesson; print(lesson.FOLDER)"]
-    for value, expected in ((str(tmp_path), tmp_path), ("", lesson.ROOT / ".scratch" / "lessons")):
-        done = subprocess.run(say, env=os.environ | {"RLNLP_LESSONS": value}, capture_output=True, text=True, check=True)
+    say = [sys.executable, "-c", "from workbook.draws import small; print(small.FOLDER)"]
+    for value, expected in ((str(tmp_path), tmp_path), ("", small.ROOT / ".scratch" / "lessons")):
+        done = subprocess.run(
+            say, env=os.environ | {"RLNLP_LESSONS": value}, capture_output=True, text=True, check=True
+        )
         assert done.stdout.strip() == str(expected)

@@ -13,15 +13,22 @@ from pathlib import Path
 
 import pytest
 
-from rlnlp import lesson, nb
 from tests.test_notebooks import DRAWS, ROOT, SMALL, python, read, source
+from workbook.draws import small
+from workbook.stages import nb
 
 LESSONS = sorted(p.name for p in (ROOT / "notebooks").glob("[01][0-9]_*.ipynb"))
 NAMES = [Path(name).stem for name in LESSONS]
 SIZES = SMALL | {  # what a lesson may take besides; each lesson is given those that it has
-    "draws": "300", "sync_every": "1", "gradient_steps": "2", "samples": "4", "held_out": "64", "pairs": "40",
-    "comparisons": "20", "simulations": "5",
-}  # fmt: skip
+    "draws": "300",
+    "sync_every": "1",
+    "gradient_steps": "2",
+    "samples": "4",
+    "held_out": "64",
+    "pairs": "40",
+    "comparisons": "20",
+    "simulations": "5",
+}
 TABLE = re.compile(r"^\| change \| and watch \|\n\|-+\|-+\|\n(\|.+\|\n?){3,}", re.MULTILINE)
 VIEWS = {"figures", "explorer", "sentence", "live", "browse", "annotate"}
 COMPARES = {"assert_close", "assert_allclose", "assert_array_equal", "assert_frame_equal"}
@@ -72,10 +79,10 @@ def faults(notebook: dict) -> list[str]:
 
 
 def package_names(code: list[dict]) -> set[str]:
-    """The names by which a notebook knows the package's modules and functions, widgets and lesson.start left out."""
+    """The names by which a notebook knows the package's modules and functions, widgets and small.start left out."""
     imports = [n for c in code for n in ast.walk(python(c)) if isinstance(n, ast.ImportFrom) and n.module]
-    names = {a.asname or a.name for n in imports if n.module.split(".")[0] == "rlnlp" for a in n.names}
-    return names - VIEWS - {"check_parameters", "lesson", "seeds"}
+    names = {a.asname or a.name for n in imports if n.module.split(".")[0] in ("rlnlp", "workbook") for a in n.names}
+    return names - VIEWS - {"check_parameters", "lesson", "small", "seeds"}
 
 
 def checks(cell: dict, package: set[str]) -> bool:
@@ -149,7 +156,7 @@ def test_the_twelve_lessons_are_there_with_a_mistake_to_make_in_each():
 @pytest.fixture(scope="session")
 def start():
     """The models that all lessons start from at this size, trained once; the lessons find them."""
-    lesson.start(reviews=int(SMALL["reviews"]), steps=int(SMALL["steps"]))
+    small.start(reviews=int(SMALL["reviews"]), steps=int(SMALL["steps"]))
 
 
 def execute(path: Path, folder: Path) -> subprocess.CompletedProcess:
@@ -159,9 +166,14 @@ def execute(path: Path, folder: Path) -> subprocess.CompletedProcess:
     options = [word for name, value in given.items() for word in ("-p", name, value)]
     environment = {k: v for k, v in os.environ.items() if k != "MPLBACKEND"} | {"HF_HUB_OFFLINE": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "rlnlp.nb", "run", str(path), "out.ipynb", *options, "--html", "out.html"],
-        check=False, cwd=folder, env=environment, capture_output=True, text=True, timeout=580,
-    )  # fmt: skip
+        [sys.executable, "-m", "workbook.stages.nb", "run", str(path), "out.ipynb", *options, "--html", "out.html"],
+        check=False,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=580,
+    )
 
 
 @pytest.mark.slow

@@ -7,13 +7,20 @@ import torch
 from transformers import EtaLogitsWarper, MinPLogitsWarper, TypicalLogitsWarper
 
 from rlnlp import checkpoint, models
-from rlnlp.learners import masked, nlpo, ppo
+from rlnlp.learners import common, masked, nlpo, ppo
 from rlnlp.samplers import RULES
 from tests.tiny import MAKE, gpt2, prompts
 
 TARGET = 7  # the toy's score is the share of this token in a response
 VALUES = {
-    "none": 0, "top_k": 10, "top_p": 0.7, "min_p": 0.1, "typical": 0.6, "epsilon": 0.02, "eta": 0.05, "mirostat": 2.5,
+    "none": 0,
+    "top_k": 10,
+    "top_p": 0.7,
+    "min_p": 0.1,
+    "typical": 0.6,
+    "epsilon": 0.02,
+    "eta": 0.05,
+    "mirostat": 2.5,
 }
 
 
@@ -24,7 +31,12 @@ def toy(rollout):
 
 def settings(module=masked, **changes):
     base = {
-        "updates": 3, "episodes_per_update": 8, "epochs": 1, "minibatches": 2, "learning_rate": 3e-3, "max_new_tokens": 6,
+        "updates": 3,
+        "episodes_per_update": 8,
+        "epochs": 1,
+        "minibatches": 2,
+        "learning_rate": 3e-3,
+        "max_new_tokens": 6,
         "kl_coef": 0.05,
     }
     return module.Config(**{**base, **changes})
@@ -49,7 +61,8 @@ def kind(request):
 @pytest.mark.parametrize("delay", [0, 2])
 @pytest.mark.parametrize("rule", RULES)
 def test_the_first_ratio_is_one_under_every_rule(kind, rule, delay):
-    """The mask of the rollout is the mask of its update, whichever model it came from and however far that has moved."""
+    """The mask of the rollout is the mask of its update, whichever model it came from and however far that has
+    moved."""
     config = settings(
         mask_rule=rule, mask_value=VALUES[rule], mask_delay=delay, learning_rate=1e-2, temperature=0.8, min_new_tokens=2
     )
@@ -64,7 +77,9 @@ def test_the_first_ratio_is_one_under_every_rule(kind, rule, delay):
 
 def same(ours, theirs):
     for mine, other in zip(ours[0], theirs[0], strict=True):
-        assert {k: v for k, v in mine.items() if k in other} == {k: v for k, v in other.items() if not k.startswith("nlpo/")}
+        assert {k: v for k, v in mine.items() if k in other} == {
+            k: v for k, v in other.items() if not k.startswith("nlpo/")
+        }
     assert torch.equal(ours[2], theirs[2])
 
 
@@ -90,7 +105,8 @@ def test_a_rule_comes_before_the_learners_own_truncation():
     assert not torch.equal(trained(masked, swapped, "causal")[2], trained(masked, config, "causal")[2])
 
 
-# the mask model ---------------------------------------------------------------------------------------------------------
+# the mask model
+# ---------------------------------------------------------------------------------------------------------
 
 WARPERS = {"min_p": (MinPLogitsWarper, 0.2), "typical": (TypicalLogitsWarper, 0.5), "eta": (EtaLogitsWarper, 0.05)}
 
@@ -140,11 +156,14 @@ def test_a_sync_reaches_the_very_next_sample_and_comes_on_schedule(rule):
 def test_a_sync_that_does_not_reach_the_sampler_stops_the_run(kind, rule, monkeypatch):
     config = settings(mask_rule=rule, mask_value=VALUES[rule], mask_delay=2, learning_rate=3e-2)
     monkeypatch.setattr(masked.models, "sync", lambda target, source: None)
-    with pytest.raises(ppo.TrainingError, match="update 3: the mask model was synced and the sampler does not use it"):
+    with pytest.raises(
+        common.TrainingError, match="update 3: the mask model was synced and the sampler does not use it"
+    ):
         trained(masked, config, kind)
 
 
-# stopping, resuming, refusing ---------------------------------------------------------------------------------------------
+# stopping, resuming, refusing
+# ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rule, delay", [("typical", 0), ("mirostat", 2), ("eta", 3)])
@@ -169,7 +188,7 @@ def test_a_policy_that_breaks_while_it_samples_has_diverged(rule, delay):
     next(running)
     with torch.no_grad():
         policy.transformer.ln_f.weight.fill_(float("nan"))
-    with pytest.raises(ppo.Diverged, match="update 2: .*not finite"):
+    with pytest.raises(common.Diverged, match="update 2: .*not finite"):
         next(running)
 
 
@@ -189,17 +208,26 @@ def test_settings_that_cannot_be_used_are_refused_at_load(given, message):
         settings(**given)
 
 
-# learning ---------------------------------------------------------------------------------------------------------------
+# learning
+# ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("rule, value, delay", [("min_p", 0.3, 0), ("min_p", 0.3, 2), ("none", 0, 0)])
 def test_learns_the_toy_sooner_with_a_mask_than_without(kind, rule, value, delay):
-    """Share of one token among 24: 0.04 by chance. Under min-p the score passes 0.85 while PPO without it is below 0.6."""
+    """Share of one token among 24: 0.04 by chance. Under min-p the score passes 0.85 while PPO without it is below
+    0.6."""
     policy = MAKE[kind](24, layers=1, spread={"causal": 0.02, "encoder-decoder": 0.3}[kind])
     config = settings(
-        updates={"causal": 7, "encoder-decoder": 10}[kind], learning_rate={"causal": 5e-3, "encoder-decoder": 1e-2}[kind],
-        episodes_per_update=32, epochs=3, kl_coef=0.0, gamma=1.0, min_new_tokens=6,
-        mask_rule=rule, mask_value=value, mask_delay=delay,
+        updates={"causal": 7, "encoder-decoder": 10}[kind],
+        learning_rate={"causal": 5e-3, "encoder-decoder": 1e-2}[kind],
+        episodes_per_update=32,
+        epochs=3,
+        kl_coef=0.0,
+        gamma=1.0,
+        min_new_tokens=6,
+        mask_rule=rule,
+        mask_value=value,
+        mask_delay=delay,
     )
     state = masked.init(policy, config, seed=0)
     curve = [m["objective/score"] for m in masked.train(state, prompts(32, vocabulary=24), toy, config)]

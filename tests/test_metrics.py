@@ -71,18 +71,3 @@ def test_lengths_and_row():
     row = metrics.diversity(TEXTS)
     assert row["distinct_2"] == 3 / 5 and row["unique_2"] == 2 and row["words"] == 3.5
     assert all(math.isfinite(value) for value in metrics.diversity([""]).values())
-
-
-def test_evaluate_metrics_work_without_a_hub(monkeypatch):
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    evaluate = pytest.importorskip("evaluate")
-    metric = metrics.load("distinct", n=1)
-    assert isinstance(metric, evaluate.Metric)
-    assert metric.compute(predictions=TEXTS) == {"distinct": 3 / 7}
-    metric.add(prediction="a a")
-    assert metric.compute() == {"distinct": 1 / 2}
-    assert metrics.load("diversity").compute(predictions=TEXTS) == metrics.diversity(TEXTS)
-    with pytest.raises(ValueError, match="expected one of"):
-        metrics.load("bleu")
-    with pytest.raises(TypeError):
-        metrics.load("distinct", window=3)

@@ -8,14 +8,27 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import nbformat
 import pytest
+from bs4 import BeautifulSoup
 
-from rlnlp.nb import NO_ALT, ParameterError, assignments, check_parameters, parameters_of, run, scrub, strip, to_html, typed
+from workbook.stages.nb import (
+    ParameterError,
+    assignments,
+    check_parameters,
+    parameters_of,
+    run,
+    scrub,
+    strip,
+    typed,
+)
+from workbook.stages.page import NO_ALT, to_html
 
+from .waiting import alive, text_of, until
+
+ROOT = Path(__file__).resolve().parents[1]
 OWN = "draw = 0\nrate: float = 0.1  # per step\nname = 'x'\nflag = True\nother = None"
 
 
@@ -35,14 +48,17 @@ def given(*lines: str) -> str:
 
 def test_assignments_are_literals_only():
     assert assignments("a = 1\nb: float = 2.0\nc = f(3)\nd = -1e-4\ne = ['x']\nprint(a)") == {
-        "a": 1, "b": 2.0, "d": -1e-4, "e": ["x"],
-    }  # fmt: skip
+        "a": 1,
+        "b": 2.0,
+        "d": -1e-4,
+        "e": ["x"],
+    }
 
 
 @pytest.fixture
 def no_prctl(monkeypatch):
     called = []
-    monkeypatch.setattr("rlnlp.runs.die_with_parent", lambda: called.append(1))
+    monkeypatch.setattr("workbook.store.locks.die_with_parent", lambda: called.append(1))
     return called
 
 
@@ -55,7 +71,9 @@ def test_good_parameters_pass_and_tie_the_kernel_to_its_parent(no_prctl):
     assert no_prctl == [1]
 
 
-def test_an_interactive_session_has_nothing_to_check_and_works_beside_params_yaml(no_prctl, tmp_path, monkeypatch, capsys):
+def test_an_interactive_session_has_nothing_to_check_and_works_beside_params_yaml(
+    no_prctl, tmp_path, monkeypatch, capsys
+):
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "params.yaml").write_text("")
     monkeypatch.chdir(tmp_path / "notebooks")
@@ -149,11 +167,11 @@ def test_saving_a_notebook_does_not_change_its_stripped_copy(tmp_path):
 
 def nb(*words: str, cwd: Path) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-m", "rlnlp.nb", *words], cwd=cwd, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "workbook.stages.nb", *words], cwd=cwd, capture_output=True, text=True, timeout=120
     )
 
 
-CHECK = "from rlnlp.nb import check_parameters; check_parameters(In)"
+CHECK = "from workbook.stages.nb import check_parameters; check_parameters(In)"
 
 
 @pytest.fixture(scope="module")
@@ -161,12 +179,14 @@ def executed(tmp_path_factory):
     """A notebook with a bar, an address, a clock and a picture, run twice."""
     folder = tmp_path_factory.mktemp("nb")
     write(
-        folder / "a.ipynb", "draw = 0", CHECK,
+        folder / "a.ipynb",
+        "draw = 0",
+        CHECK,
         "from tqdm.auto import tqdm\nfor i in tqdm(range(3), desc='steps'): pass\nprint('draw', draw, object())",
         "import ipywidgets; ipywidgets.IntSlider()",
         "from IPython.display import Image\nimport base64\n"
         "Image(base64.b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='))",
-    )  # fmt: skip
+    )
     first = nb("run", "a.ipynb", "out/a.ipynb", "-p", "draw", "3", "--html", "out/a.html", cwd=folder)
     second = nb("run", "a.ipynb", "out/b.ipynb", "-p", "draw", "3", cwd=folder)
     assert first.returncode == second.returncode == 0, first.stderr + second.stderr
@@ -202,7 +222,10 @@ def test_the_page_needs_no_network(executed):
 
 def test_scripts_of_other_hosts_are_taken_out(tmp_path):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")])
-    page = '<b>kept</b><script src="https://far.example/x.js"></script><link rel="stylesheet" href="https://far.example/x.css">'
+    page = (
+        '<b>kept</b><script src="https://far.example/x.js"></script><link rel="stylesheet" '
+        'href="https://far.example/x.css">'
+    )
     notebook.cells[0].outputs = [nbformat.v4.new_output("display_data", data={"text/html": page})]
     to_html(notebook, tmp_path / "a.html", "a")
     assert "far.example" not in (text := (tmp_path / "a.html").read_text()) and "<b>kept</b>" in text
@@ -216,16 +239,27 @@ def test_a_failing_cell_is_the_last_thing_said(tmp_path):
     assert "loss is not finite" in (tmp_path / "out.ipynb").read_text()
 
 
+@pytest.mark.parametrize("end", ["import sys; sys.exit(0)", "raise SystemExit"])
+def test_a_notebook_that_ends_itself_has_failed(tmp_path, end):
+    """Its later cells did not run, so what they were to write is not there; papermill calls this a success."""
+    write(tmp_path / "a.ipynb", "draw = 0", CHECK, end, "open('written', 'w')")
+    done = nb("run", "a.ipynb", "out.ipynb", cwd=tmp_path)
+    assert not (tmp_path / "written").exists()
+    assert done.returncode == 1 and "cell 3 failed; see out.ipynb" in done.stderr and "SystemExit" in done.stderr
+
+
 LATE = """
-import sys, time
+import sys
+from pathlib import Path
 from nbclient.output_widget import OutputWidget
-from rlnlp import nb
+from tests.waiting import until
+from workbook.stages import nb
 
 told = OutputWidget.output
 
 
 def late(self, *given):
-    time.sleep(0.5)  # the reply of the cell arrives meanwhile
+    until(Path("over").exists)  # the reply of the cell arrives meanwhile
     return told(self, *given)
 
 
@@ -237,43 +271,35 @@ sys.exit(nb.main(["run", "a.ipynb", "out.ipynb"]))
 def test_a_widget_with_outputs_does_not_stop_the_run(tmp_path):
     """The run used to wait for ever where the reply of a cell arrived while its widget's output was looked at."""
     shown = "import ipywidgets\nipywidgets.interactive_output(lambda p: display(p), {'p': ipywidgets.FloatSlider(0.5)})"
+    shown += "\nopen('over', 'w').close()"
     write(tmp_path / "a.ipynb", "draw = 0", CHECK, shown, "print('and on')")
-    done = subprocess.run([sys.executable, "-c", LATE], cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(
+        [sys.executable, "-c", LATE],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
     assert done.returncode == 0 and "and on" in done.stdout, done.stderr[-2000:]
 
 
 def test_killing_the_runner_ends_the_kernel(tmp_path):
-    beat = "import os, time, pathlib\nfor i in range(600):\n    pathlib.Path('beat').write_text(f'{os.getpid()} {i}')\n    time.sleep(0.1)"
+    beat = "import os, pathlib, threading\npathlib.Path('beat').write_text(str(os.getpid()))\nthreading.Event().wait()"
     write(tmp_path / "a.ipynb", "draw = 0", CHECK, beat)
     runner = subprocess.Popen(
-        [sys.executable, "-m", "rlnlp.nb", "run", "a.ipynb", "o.ipynb", "-p", "draw", "1"], cwd=tmp_path
+        [sys.executable, "-m", "workbook.stages.nb", "run", "a.ipynb", "o.ipynb", "-p", "draw", "1"], cwd=tmp_path
     )
     try:
-        deadline = time.monotonic() + 60
-        while not ((tmp_path / "beat").exists() and (tmp_path / "beat").read_text()) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        kernel = int((tmp_path / "beat").read_text().split()[0])
+        kernel = int(text_of(tmp_path / "beat"))
         assert kernel != runner.pid and Path(f"/proc/{kernel}").exists()
         os.kill(runner.pid, signal.SIGKILL)
         runner.wait()
-        deadline = time.monotonic() + 5
-        while alive(kernel) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not alive(kernel)
-        last = (tmp_path / "beat").read_text()
-        time.sleep(0.5)
-        assert (tmp_path / "beat").read_text() == last
+        until(lambda: not alive(kernel), "the end of the kernel")
         # a later run in this folder must not meet its sockets
         assert sorted(p.name for p in tmp_path.iterdir() if "ipc" in p.name) == []
     finally:
         runner.kill()
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def test_a_page_keeps_the_alt_text_of_its_figures_each_its_own(tmp_path):
@@ -287,5 +313,5 @@ def test_a_page_keeps_the_alt_text_of_its_figures_each_its_own(tmp_path):
     cell = nbformat.v4.new_code_cell("1")
     cell.outputs = [figure('score < 1, "rising"'), figure(""), figure("falling")]
     to_html(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "page.html", "page")
-    found = re.findall(r'<img[^>]*alt="([^"]*)"', (tmp_path / "page.html").read_text(encoding="utf-8"))
-    assert found == ["score &lt; 1, &quot;rising&quot;", NO_ALT, "falling"]
+    page = BeautifulSoup((tmp_path / "page.html").read_text(encoding="utf-8"), "html.parser")
+    assert [image["alt"] for image in page.find_all("img")] == ['score < 1, "rising"', NO_ALT, "falling"]

@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from rlnlp.ngram import KneserNey, _discounts
+from workbook.texts.ngram import KneserNey, _discounts
 
 END = 0
 

@@ -17,8 +17,8 @@ from ruamel.yaml import YAML
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 CELL_LINES, NOTEBOOK_LINES, WIDTH = 15, 120, 120  # blank lines are free
-CHECK = "from rlnlp.nb import check_parameters; check_parameters(In)"
-DRAWS = re.compile(r"\bplt\.|\bfigures\.(?!LABELS|NO_KL)|\.plot\(|tokens_html")
+CHECK = "from workbook.stages.nb import check_parameters; check_parameters(In)"
+DRAWS = re.compile(r"\bplt\.|\bshow\(|\.plot\(|tokens_html\(")
 SMALL = {"reviews": "300", "steps": "20", "updates": "2", "episodes": "16"}  # quick start, seconds instead of a minute
 
 
@@ -51,7 +51,7 @@ def problems(notebook: dict) -> list[str]:
         found.append("ids: every cell needs one of its own")
     for number, cell in enumerate(code, 1):
         if cell["outputs"] or cell["execution_count"] is not None:
-            found.append(f"outputs: code cell {number} keeps some (python -m rlnlp.nb strip)")
+            found.append(f"outputs: code cell {number} keeps some (python -m workbook.stages.nb strip)")
         if lines(cell) > CELL_LINES:
             found.append(f"cell: code cell {number} has {lines(cell)} lines, allowed {CELL_LINES}")
         if (widest := max(map(len, source(cell).splitlines()), default=0)) > WIDTH:
@@ -81,7 +81,9 @@ def parameter_problems(code: list[dict]) -> list[str]:
     own = [node.targets[0].id for node in python(code[0]).body if isinstance(node, ast.Assign)]
     if not own:
         found.append("parameters: the tagged cell sets none")
-    used = {n.id for c in code[1:] for n in ast.walk(python(c)) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    used = {
+        n.id for c in code[1:] for n in ast.walk(python(c)) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)
+    }
     return found + [f"parameters: {name} is never used" for name in own if name not in used]
 
 
@@ -139,10 +141,24 @@ def execute(tmp_path: Path, given: dict[str, str]) -> subprocess.CompletedProces
     options = [word for name, value in given.items() for word in ("-p", name, value)]
     environment = {k: v for k, v in os.environ.items() if k != "MPLBACKEND"} | {"HF_HUB_OFFLINE": "1"}
     return subprocess.run(
-        [sys.executable, "-m", "rlnlp.nb", "run", str(ROOT / "notebooks/quickstart.ipynb"), "out.ipynb", *options,
-         "--html", "out.html"],
-        check=False, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "workbook.stages.nb",
+            "run",
+            str(ROOT / "notebooks/quickstart.ipynb"),
+            "out.ipynb",
+            *options,
+            "--html",
+            "out.html",
+        ],
+        check=False,
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
 
 
 @pytest.mark.slow

@@ -7,11 +7,12 @@ import pytest
 import torch
 
 from rlnlp import models
-from rlnlp.learners import a2c, bandit, dropout, grpo, mismatch, nlpo, ppo, reinforce, rloo
+from rlnlp.learners import a2c, common, grpo, nlpo, ppo, reinforce, rloo
 from rlnlp.rollout import batch_of
 from rlnlp.types import take
 from tests.test_learners import TARGET, settings, toy, weights
 from tests.tiny import MAKE, gpt2, prompts
+from workbook.arms import bandit, dropout, mismatch
 
 LEARNERS = {"a2c": a2c, "reinforce": reinforce, "rloo": rloo, "grpo": grpo}
 SPREAD = {"causal": 0.12, "encoder-decoder": 0.4}  # distributions neither flat nor a single token
@@ -23,7 +24,8 @@ def kind(request):
 
 
 def begun(module, kind="causal", vocabulary=8, **changes):
-    """(state, config) of a learner whose reference is another model, so that the KL is not zero; responses end early."""
+    """(state, config) of a learner whose reference is another model, so that the KL is not zero; responses end
+    early."""
     config = settings(module, **{"kl_coef": 0.3, **changes})
     policy, reference = (MAKE[kind](vocabulary, seed=seed, spread=SPREAD[kind]) for seed in (0, 1))
     state = module.init(policy, config, seed=0)
@@ -36,7 +38,8 @@ def token_toy(rollout):
     return ((rollout.responses == TARGET) & rollout.mask) / rollout.mask.sum(1, keepdim=True), {}
 
 
-# what a rollout becomes -------------------------------------------------------------------------------------------------
+# what a rollout becomes
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("score", [toy, token_toy])
@@ -46,7 +49,9 @@ def test_reinforce_compares_an_episode_with_the_others_at_the_same_token(kind, s
     seen = reinforce.collect(state, prompts(16, vocabulary=8), score, config)
     rewards, lengths = seen.rewards.tolist(), seen.rollout.mask.sum(1).tolist()
     assert len(set(lengths)) > 2
-    returns = [[sum(0.8 ** (k - t) * rewards[i][k] for k in range(t, n)) for t in range(n)] for i, n in enumerate(lengths)]
+    returns = [
+        [sum(0.8 ** (k - t) * rewards[i][k] for k in range(t, n)) for t in range(n)] for i, n in enumerate(lengths)
+    ]
     for i, own in enumerate(returns):
         for t in range(max(lengths)):
             others = [theirs[min(t, len(theirs) - 1)] for j, theirs in enumerate(returns) if j != i]
@@ -78,7 +83,9 @@ def test_grpo_compares_scores_and_leaves_the_kl_to_its_loss(kind, normalise):
         scores = toy(take(seen.rollout, rows))[0]
         expected = scores - scores.mean()
         expected = expected / (scores.std() + 1e-6) if normalise and scores.std() > 0 else expected
-        torch.testing.assert_close(seen.advantages[rows], expected[:, None] * seen.rollout.mask[rows], atol=1e-5, rtol=0)
+        torch.testing.assert_close(
+            seen.advantages[rows], expected[:, None] * seen.rollout.mask[rows], atol=1e-5, rtol=0
+        )
     assert seen.advantages.abs().max() > 0.1
     torch.testing.assert_close(seen.rewards.sum(1), seen.scores)  # no KL in it
     log_ratio = seen.rollout.logprobs - seen.ref_logprobs
@@ -86,7 +93,8 @@ def test_grpo_compares_scores_and_leaves_the_kl_to_its_loss(kind, normalise):
 
 
 def test_grpos_kl_is_the_bare_policys_and_its_clip_is_ppos():
-    """Sampled from a truncated, tempered distribution; each part of the loss by its formula, after the policy has moved."""
+    """Sampled from a truncated, tempered distribution; each part of the loss by its formula, after the policy has
+    moved."""
     state, config = begun(grpo, group=4, top_k=5, temperature=0.7, clip=0.1)
     seen = grpo.collect(state, prompts(4, vocabulary=8), toy, config)
     with torch.no_grad():
@@ -97,7 +105,9 @@ def test_grpos_kl_is_the_bare_policys_and_its_clip_is_ppos():
     raw = models.head(state.policy, models.hidden_states(state.policy, rollout)[mask])
     bare = raw.log_softmax(-1).gather(1, rollout.responses[mask][:, None]).squeeze(1)
     allowed = rollout.allowed.unpack(mask)
-    scored = (raw / 0.7).masked_fill(~allowed, -1e9).log_softmax(-1).gather(1, rollout.responses[mask][:, None]).squeeze(1)
+    scored = (
+        (raw / 0.7).masked_fill(~allowed, -1e9).log_softmax(-1).gather(1, rollout.responses[mask][:, None]).squeeze(1)
+    )
     ratio, advantage = (scored - rollout.behavior_logprobs[mask]).exp(), seen.advantages[mask]
     surrogate = torch.min(ratio * advantage, ratio.clamp(0.9, 1.1) * advantage)
     log_ratio = bare - seen.ref_logprobs[mask]
@@ -131,7 +141,8 @@ def test_without_a_value_network_there_is_none_to_report(module):
     assert "objective/score" in metrics and not [name for name in metrics if name.startswith("value/")]
 
 
-# scores paid token by token ---------------------------------------------------------------------------------------------
+# scores paid token by token
+# ---------------------------------------------------------------------------------------------
 
 
 def both(module, kind="causal", **changes):
@@ -143,9 +154,16 @@ def both(module, kind="causal", **changes):
     return [module.collect(state, prompts(16, vocabulary=8), score, config) for score in (toy, token_toy)]
 
 
-@pytest.mark.parametrize("module, extra", [
-    (ppo, {}), (nlpo, {}), (dropout, {"mode": "same"}), (mismatch, {"breaks": ["scoring"]}), (a2c, {}),
-])
+@pytest.mark.parametrize(
+    "module, extra",
+    [
+        (ppo, {}),
+        (nlpo, {}),
+        (dropout, {"mode": "same"}),
+        (mismatch, {"breaks": ["scoring"]}),
+        (a2c, {}),
+    ],
+)
 def test_a_score_per_token_has_the_same_return_and_other_advantages(kind, module, extra):
     end, tokens = both(module, kind, gamma=1.0, lam=1.0, whiten_advantages=False, **extra)
     assert end.scores.shape == tokens.scores.shape == (16,)
@@ -171,7 +189,8 @@ def test_where_the_response_is_one_action_it_does_not_matter_when_it_is_paid(kin
     assert not torch.equal(end.rewards, tokens.rewards) and end.advantages.abs().max() > 0.01
 
 
-# learning ---------------------------------------------------------------------------------------------------------------
+# learning
+# ---------------------------------------------------------------------------------------------------------------
 
 PASS = 0.8
 TOYS = {  # learner: (updates, settings)
@@ -183,7 +202,8 @@ TOYS = {  # learner: (updates, settings)
 
 
 def toy_curve(name: str, kind: str, **changes) -> list[float]:
-    """Training score of each update: the share of one token among 24, 0.04 by chance, 6 tokens, 32 episodes an update."""
+    """Training score of each update: the share of one token among 24, 0.04 by chance, 6 tokens, 32 episodes an
+    update."""
     updates, given = TOYS[name]
     module, policy = LEARNERS[name], MAKE[kind](24, spread={"causal": 0.02, "encoder-decoder": 0.3}[kind])
     common = {"updates": updates, "episodes_per_update": 32, "learning_rate": 3e-2, "kl_coef": 0.0, "min_new_tokens": 6}
@@ -205,11 +225,14 @@ def test_a_kl_penalty_holds_the_policy_back(name):
     for beta in (0.0, 3.0):
         module, policy = LEARNERS[name], gpt2(24, spread=0.02)
         config = settings(module, updates=8, learning_rate=1e-2, kl_coef=beta, min_new_tokens=6)
-        ends[beta] = list(module.train(module.init(policy, config, seed=0), prompts(32, vocabulary=24), toy, config))[-1]
+        ends[beta] = list(module.train(module.init(policy, config, seed=0), prompts(32, vocabulary=24), toy, config))[
+            -1
+        ]
     assert ends[3.0]["objective/kl"] < 0.5 * ends[0.0]["objective/kl"] and ends[0.0]["objective/kl"] > 0.05
 
 
-# what stops a run -------------------------------------------------------------------------------------------------------
+# what stops a run
+# -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("module", [a2c, reinforce, rloo, grpo])
@@ -217,9 +240,11 @@ def test_a_broken_ratio_stops_the_run_unless_the_experiment_says_so(module):
     policy, config = gpt2(), settings(module)
     state = module.init(policy, config, seed=0)
     seen = module.collect(state, prompts(16), toy, config)
-    drawn = dataclasses.replace(seen.rollout, behavior_logprobs=seen.rollout.behavior_logprobs - 0.01 * seen.rollout.mask)
+    drawn = dataclasses.replace(
+        seen.rollout, behavior_logprobs=seen.rollout.behavior_logprobs - 0.01 * seen.rollout.mask
+    )
     wrong, before = dataclasses.replace(seen, rollout=drawn), weights(policy)
-    with pytest.raises(ppo.TrainingError, match="update 1: the ratio of the first minibatch is off 1 by 0.01"):
+    with pytest.raises(common.TrainingError, match="update 1: the ratio of the first minibatch is off 1 by 0.01"):
         module.update(state, wrong, config)
     assert torch.equal(weights(policy), before)
     metrics = module.update(state, wrong, settings(module, breaks=("ratio",)))
@@ -233,28 +258,43 @@ def test_a_policy_that_breaks_before_its_update_has_diverged(module):
     seen = module.collect(state, prompts(16), toy, config)
     with torch.no_grad():
         policy.transformer.ln_f.weight.fill_(float("nan"))
-    with pytest.raises(ppo.Diverged, match="update 1: .*(is nan|not finite)"):
+    with pytest.raises(common.Diverged, match="update 1: .*(is nan|not finite)"):
         module.update(state, seen, config)
 
 
-@pytest.mark.parametrize("module, given, reason", [
-    (rloo, {"group": 1}, "group.*expected at least 2 .a response is compared with the others to its prompt., got 1"),
-    (grpo, {"group": 1}, "group.*expected at least 2 .a response is compared with the others to its prompt., got 1"),
-    (rloo, {"group": 3}, r"episodes_per_update 16: expected a multiple of group \(3\), because every prompt"),
-    (grpo, {"group": 3}, r"episodes_per_update 16: expected a multiple of group \(3\), because every prompt"),
-    (grpo, {"episodes_per_update": 0}, "episodes_per_update 0: expected a multiple of group"),
-    (grpo, {"minibatches": 17}, r"minibatches 17: expected at most episodes_per_update \(16\)"),
-    (grpo, {"clip": 0.0}, "clip.*greater than 0"),
-    (rloo, {"gamma": 0.9}, "gamma.*expected 1 .the response is one action: nothing to discount., got 0.9"),
-    (reinforce, {"episodes_per_update": 1}, "expected at least 2 .an episode's baseline is the mean of the others., got 1"),
-    (reinforce, {"gamma": 1.1}, "gamma.*less than or equal to 1"),
-    (reinforce, {"kl_coef": -0.1}, "kl_coef.*greater than or equal to 0"),
-    (a2c, {"epochs": 2}, "epochs.*expected 1 .a2c takes one step on each rollout.*got 2"),
-    (a2c, {"minibatches": 2}, "minibatches.*expected 1 .a2c takes one step"),
-    (a2c, {"clip": 0.1}, "clip.*expected 0.2 .a2c takes one step.*got 0.1"),
-    (reinforce, {"clip": 0.2}, "clip.*not permitted"),
-    (grpo, {"gamma": 1.0}, "gamma.*not permitted"),
-])
+@pytest.mark.parametrize(
+    "module, given, reason",
+    [
+        (
+            rloo,
+            {"group": 1},
+            "group.*expected at least 2 .a response is compared with the others to its prompt., got 1",
+        ),
+        (
+            grpo,
+            {"group": 1},
+            "group.*expected at least 2 .a response is compared with the others to its prompt., got 1",
+        ),
+        (rloo, {"group": 3}, r"episodes_per_update 16: expected a multiple of group \(3\), because every prompt"),
+        (grpo, {"group": 3}, r"episodes_per_update 16: expected a multiple of group \(3\), because every prompt"),
+        (grpo, {"episodes_per_update": 0}, "episodes_per_update 0: expected a multiple of group"),
+        (grpo, {"minibatches": 17}, r"minibatches 17: expected at most episodes_per_update \(16\)"),
+        (grpo, {"clip": 0.0}, "clip.*greater than 0"),
+        (rloo, {"gamma": 0.9}, "gamma.*expected 1 .the response is one action: nothing to discount., got 0.9"),
+        (
+            reinforce,
+            {"episodes_per_update": 1},
+            "expected at least 2 .an episode's baseline is the mean of the others., got 1",
+        ),
+        (reinforce, {"gamma": 1.1}, "gamma.*less than or equal to 1"),
+        (reinforce, {"kl_coef": -0.1}, "kl_coef.*greater than or equal to 0"),
+        (a2c, {"epochs": 2}, "epochs.*expected 1 .a2c takes one step on each rollout.*got 2"),
+        (a2c, {"minibatches": 2}, "minibatches.*expected 1 .a2c takes one step"),
+        (a2c, {"clip": 0.1}, "clip.*expected 0.2 .a2c takes one step.*got 0.1"),
+        (reinforce, {"clip": 0.2}, "clip.*not permitted"),
+        (grpo, {"gamma": 1.0}, "gamma.*not permitted"),
+    ],
+)
 def test_bad_settings_are_refused_with_the_reason(module, given, reason):
     with pytest.raises(pydantic.ValidationError, match=f"(?s){reason}"):
         settings(module, **given)

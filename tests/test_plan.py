@@ -1,5 +1,5 @@
-"""The plan's formulas against numbers worked by hand, what it says of missing things, and the profile paper end to end on tiny
-models saved under the published names."""
+"""The plan's formulas against numbers worked by hand, what it says of missing things, and the profile paper end to end
+on tiny models saved under the published names."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from rlnlp import config, costs, data, experiment, plan, pretrain, runs, variants
-from rlnlp.costs import Cost, Shape
+from workbook.draws import base, training, variants
+from workbook.draws.tokenizer import train_tokenizer
+from workbook.runs import checks, conditions, experiment
+from workbook.runs.params import Params
+from workbook.stages import costs, plan
+from workbook.stages.costs import Cost, Shape
+from workbook.store import files, tables
+from workbook.texts import data
 
 ROOT = Path(__file__).resolve().parents[1]
 FIXTURE = ROOT / "tests" / "fixtures" / "params.yaml"
@@ -40,10 +46,20 @@ def test_parameters_from_the_config_alone():
 @pytest.mark.parametrize("gelu", ["gelu_pytorch_tanh", "gelu_new"])
 def test_floats_kept_for_the_backward_pass_are_those_measured(gelu):
     width, layers, rows, length = 64, 4, 3, 20
-    model = GPT2LMHeadModel(GPT2Config(
-        vocab_size=11, n_embd=width, n_layer=layers, n_head=4, activation_function=gelu, resid_pdrop=0, embd_pdrop=0,
-        attn_pdrop=0, bos_token_id=0, eos_token_id=0,
-    )).eval()  # fmt: skip
+    model = GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=11,
+            n_embd=width,
+            n_layer=layers,
+            n_head=4,
+            activation_function=gelu,
+            resid_pdrop=0,
+            embd_pdrop=0,
+            attn_pdrop=0,
+            bos_token_id=0,
+            eos_token_id=0,
+        )
+    ).eval()
     weights, kept = {w.untyped_storage().data_ptr() for w in model.parameters()}, {}
 
     def keep(tensor):
@@ -59,15 +75,25 @@ def test_floats_kept_for_the_backward_pass_are_those_measured(gelu):
     assert measured == pytest.approx(costs.shape_of(model, "").kept, rel=0.05)
 
 
-def params(**overrides) -> config.Params:
-    """The fixture with numbers that are easy to multiply: 10 + 6 tokens, 5 updates of 8 episodes, 3 epochs of 2 minibatches."""
+def params(**overrides) -> Params:
+    """The fixture with numbers that are easy to multiply: 10 + 6 tokens, 5 updates of 8 episodes, 3 epochs of 2
+    minibatches."""
     values = {
-        "task.prompt_tokens": 10, "sampling.max_new_tokens": 6, "learner.updates": 5, "learner.episodes_per_update": 8,
-        "learner.epochs": 3, "learner.minibatches": 2, "reward_model.max_tokens": 32, "task.test_prompts": 100,
-        "task.validation_prompts": 50, "evaluation.human_reviews": 7, "evaluation.batch_size": 64, "supervised.updates": 4,
+        "task.prompt_tokens": 10,
+        "sampling.max_new_tokens": 6,
+        "learner.updates": 5,
+        "learner.episodes_per_update": 8,
+        "learner.epochs": 3,
+        "learner.minibatches": 2,
+        "reward_model.max_tokens": 32,
+        "task.test_prompts": 100,
+        "task.validation_prompts": 50,
+        "evaluation.human_reviews": 7,
+        "evaluation.batch_size": 64,
+        "supervised.updates": 4,
         "supervised.episodes_per_update": 9,
-    }  # fmt: skip
-    return config.load(FIXTURE, **{**values, **overrides})
+    }
+    return checks.load(FIXTURE, **{**values, **overrides})
 
 
 def trained(condition: str, **overrides) -> Cost:
@@ -107,14 +133,16 @@ def test_filtered_samples_first():
 
 
 MORE = {  # runs of the other learners, at the fixture's sizes: 5 updates of 8 episodes of 10 + 6 tokens
-    "runs.one_step": {"algorithm": "a2c"}, "runs.no_values": {"algorithm": "reinforce"},
-    "runs.group": {"algorithm": "grpo", "group": 4}, "runs.synced": {"algorithm": "masked", "mask_rule": "typical", "mask_value": 0.2},
+    "runs.one_step": {"algorithm": "a2c"},
+    "runs.no_values": {"algorithm": "reinforce"},
+    "runs.group": {"algorithm": "grpo", "group": 4},
+    "runs.synced": {"algorithm": "masked", "mask_rule": "typical", "mask_value": 0.2},
     "runs.delayed": {"algorithm": "masked", "mask_rule": "typical", "mask_value": 0.2, "mask_delay": 5},
     "runs.trust": {"algorithm": "trpo", "fisher_episodes": 2, "cg_steps": 7, "value_epochs": 4},
     "runs.values": {"algorithm": "dqn", "updates": 5, "episodes_per_update": 8, "batch_size": 12, "gradient_steps": 3},
     "runs.soft": {"algorithm": "sac", "updates": 5, "episodes_per_update": 8, "batch_episodes": 4, "gradient_steps": 3},
     "tune.own": {"ppo": {}, "nlpo": {}, "a2c": {"updates": 2}, "reinforce": {}, "grpo": {}},
-}  # fmt: skip
+}
 ONE = 2 * 1000 * 8 * 16  # a forward pass over the responses of an update
 SCORING = 2 * 10 * 8 * 32
 
@@ -160,9 +188,14 @@ def test_q_learning_by_hand():
     assert cost.flops - frozen.flops == 5 * 3 * 3 * drawn
     ruled = {**MORE["runs.values"], "max_rule": "top_p", "max_value": 0.9}
     assert trained("values", **{**MORE, "runs.values": ruled}).flops - cost.flops == 5 * 3 * drawn
-    assert evaluated("values", **MORE).flops == evaluated("ppo_kl_0", ["greedy"]).flops - 50 * (2 * 1000 * 4 * 16 + 2 * 2 * 10 * 32)
+    assert evaluated("values", **MORE).flops == evaluated("ppo_kl_0", ["greedy"]).flops - 50 * (
+        2 * 1000 * 4 * 16 + 2 * 2 * 10 * 32
+    )
     p = params(**MORE)
-    weights, cache = 4 * 1000 + 10, 64 * 16 * 2 * 2 * 8 + 5 * 4096 * 100  # policy, reference, evaluator, target; reward model
+    weights, cache = (
+        4 * 1000 + 10,
+        64 * 16 * 2 * 2 * 8 + 5 * 4096 * 100,
+    )  # policy, reference, evaluator, target; reward model
     assert costs.memory(p, p.learner_config("values"), POLICY, REWARD, 1) == 4 * (weights + 2 * 1000 + cache)
 
 
@@ -239,8 +272,14 @@ def test_what_is_made_before_the_runs():
 
 
 def test_worlds_are_searched_by_nobody():
-    p = params(**{"worlds.numbers": {"texts": 9, "steps": 3}, "runs": {"counted": {"algorithm": "nlpo", "world": "numbers"}, "ppo_kl_0": {"algorithm": "ppo"}},
-                  "continued": {}, "reports": {"kl": {"conditions": ["ppo_kl_0"]}}})  # fmt: skip
+    p = params(
+        **{
+            "worlds.numbers": {"texts": 9, "steps": 3},
+            "runs": {"counted": {"algorithm": "nlpo", "world": "numbers"}, "ppo_kl_0": {"algorithm": "ppo"}},
+            "continued": {},
+            "reports": {"kl": {"conditions": ["ppo_kl_0"]}},
+        }
+    )
     assert plan.searched(p) == ["ppo"]
     shapes = plan.world_shapes(p)
     assert shapes["numbers"].vocabulary == 103 and shapes["numbers"].positions == 32  # 0 to 99, end, padding, unknown
@@ -249,12 +288,15 @@ def test_worlds_are_searched_by_nobody():
 
 # the plan ------------------------------------------------------------------------------------------------------------
 def test_a_shared_run_is_counted_once():
-    p = config.load(FIXTURE, **{"reports.warm_start.conditions": ["ppo_kl_0", "supervised", "sup_ppo"]})
+    p = checks.load(FIXTURE, **{"reports.warm_start.conditions": ["ppo_kl_0", "supervised", "sup_ppo"]})
     found = plan.plan(p, 1e12, 0.0)
     kl, warm, rest = found["reports"]
     assert (kl["name"], warm["name"], rest["name"]) == ("kl", "warm_start", "(no report)")
     assert [row["counted_in"] for row in warm["conditions"]] == ["kl", "warm_start", "warm_start"]
-    assert warm["runs"] == 2 * 5 and warm["episodes"] == warm["conditions"][1]["episodes"] + warm["conditions"][2]["episodes"]
+    assert (
+        warm["runs"] == 2 * 5
+        and warm["episodes"] == warm["conditions"][1]["episodes"] + warm["conditions"][2]["episodes"]
+    )
     assert [row["name"] for row in rest["conditions"]] == ["labels_10"]
     before = sum(row["flops"] for row in found["before"])
     assert found["total"]["flops"] == pytest.approx(before + sum(report["flops"] for report in found["reports"]))
@@ -295,7 +337,9 @@ def test_json_says_the_same(tmp_path, capsys):
     found = json.loads(capsys.readouterr().out)
     assert found["missing"] == 3 and found["total"]["hours"] == pytest.approx(found["total"]["flops"] / 1e12 / 3600)
     ppo = next(row for report in found["reports"] for row in report["conditions"] if row["name"] == "ppo_kl_default")
-    assert ppo["episodes"] == 5 * 50 * 27 and ppo["sampled"] == 5 * 50 * 27 * 48 and ppo["trained"] == 5 * ppo["sampled"]
+    assert (
+        ppo["episodes"] == 5 * 50 * 27 and ppo["sampled"] == 5 * 50 * 27 * 48 and ppo["trained"] == 5 * ppo["sampled"]
+    )
 
 
 def test_wrong_settings(tmp_path, capsys):
@@ -310,8 +354,11 @@ def test_claims_that_the_runs_cannot_decide(tmp_path, capsys):
     path.write_text(path.read_text().replace("claims: [P01,", "claims: [P01, P25, P08, P99,"))
     assert plan.main(["paper", "--root", str(tmp_path)]) == 1
     said = capsys.readouterr().err
-    assert "P25: lacks" in said and "labels_10" in said and "P99: no such entry" in said
-    assert "P08: expected a claim with tests" in said
+    assert "expected an entry of claims.yaml, found 'P99'" in said and "P01" not in said  # settings come first
+    path.write_text(path.read_text().replace(", P99,", ","))
+    assert plan.main(["paper", "--root", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert "P25: needs 1 of the runs labels_10" in said and "P08: has no tests" in said
     assert "P01" not in said
 
 
@@ -326,35 +373,42 @@ def test_a_broken_or_short_model_is_not_called_found(tmp_path, monkeypatch, caps
     GPT2Config(n_positions=100, n_embd=8, n_head=2, n_layer=1).save_pretrained(folder)
     assert plan.main(["paper", "--root", str(tmp_path)]) == 1
     said = capsys.readouterr().err
-    assert f"{path}: task.prompt_tokens: expected prompt + response <= positions of lvwerra/gpt2-imdb (100), found 112" in said
+    assert (
+        f"{path}: task.prompt_tokens: expected prompt + response <= positions of lvwerra/gpt2-imdb (100), found 112"
+        in said
+    )
 
 
 def test_minutes_come_from_measured_stages(tmp_path):
-    p = config.load(profile_copy(tmp_path))
+    p = checks.load(profile_copy(tmp_path))
     assert plan.measured(p) is None
-    runs.atomic_json(p.scratch / "durations.json", {"runs@zero_shot": 60.0, "data@1": 30.0})
+    files.atomic_json(p.scratch / "durations.json", {"runs@zero_shot": 60.0, "data@1": 30.0})
     found = plan.measured(p)
     assert found["timed"] == 2 and found["minutes"] > (len(p.all_runs) * 60 + 5 * 30) / 60 / 2
 
 
 def test_help_and_make():
-    done = subprocess.run([sys.executable, "-m", "rlnlp.plan", "--help"], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "workbook.stages.plan", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     assert "Exit status: 0" in done.stdout and "--tflops" in done.stdout
     command = ["make", "-n", "plan", "PROFILE=paper", "ARGS=--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "rlnlp.plan paper --json" in done.stdout
+    assert "workbook.stages.plan paper --json" in done.stdout
 
 
 def test_both_published_values_are_runs():
     """Where text, tables and code disagree, each value is run."""
-    p = config.load(ROOT / "profiles" / "paper" / "params.yaml")
+    p = checks.load(ROOT / "profiles" / "paper" / "params.yaml")
     each = [p.learner_config(name) for name in p.all_runs if p.run(name).algorithm in ("ppo", "nlpo", "mismatch")]
     nlpo = [c for c in each if hasattr(c, "mask_top_p")]
 
     def values(name: str, of=each) -> set:
         return {getattr(c, name) for c in of}
 
-    assert {0.95, 0.99, 0.5, 1.0} <= values("gamma") and {0.01, 0.1} <= values("kl_coef", [c for c in each if c.kl_target])
+    assert {0.95, 0.99, 0.5, 1.0} <= values("gamma") and {0.01, 0.1} <= values(
+        "kl_coef", [c for c in each if c.kl_target]
+    )
     assert {0.0, 0.01, 0.1} <= values("kl_coef", [c for c in each if not c.kl_target])  # "no KL"
     assert {0.1, 0.2} <= values("kl_gain") and {1e-6, 1e-5} <= values("learning_rate", nlpo)
     assert {1, 100} <= values("mask_min_tokens", nlpo) and {1, 5, 10, 20} <= values("sync_every", nlpo)
@@ -375,7 +429,8 @@ def review(i: int, split: str) -> tuple[str, int]:
 
 @pytest.fixture(scope="module")
 def mirror(tmp_path_factory):
-    """Tiny random models and a made-up data set under the profile's names, as `save_pretrained` and the hub lay them out."""
+    """Tiny random models and a made-up data set under the profile's names, as `save_pretrained` and the hub lay them
+    out."""
     import datasets
     from transformers import DistilBertConfig, DistilBertForSequenceClassification
 
@@ -388,14 +443,16 @@ def mirror(tmp_path_factory):
         table = {"text": texts[split], "label": [-1 if split == "unsupervised" else label for _, label in rows]}
         features = datasets.Features({"text": datasets.Value("string"), "label": labels})
         datasets.Dataset.from_dict(table, features=features).to_parquet(root / "datasets" / "imdb" / f"{split}.parquet")
-    tokenizer = pretrain.train_tokenizer(texts["train"], "bpe", 300)
+    tokenizer = train_tokenizer(texts["train"], "bpe", 300)
     common = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 1}
     torch.manual_seed(0)
-    policy = GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer), n_positions=128, n_embd=16, n_layer=2, n_head=2, **common))
+    policy = GPT2LMHeadModel(
+        GPT2Config(vocab_size=len(tokenizer), n_positions=128, n_embd=16, n_layer=2, n_head=2, **common)
+    )
     shape = {"dim": 16, "hidden_dim": 32, "n_layers": 1, "n_heads": 2, "pad_token_id": 1}
     reward = DistilBertForSequenceClassification(DistilBertConfig(vocab_size=len(tokenizer), **shape))
     for name, model in zip(IDS["models"], (policy, reward)):
-        pretrain.save(root / "models" / name, model, tokenizer, "tiny and random")
+        training.save(root / "models" / name, model, tokenizer, "tiny and random")
     before = datasets.config.HF_DATASETS_CACHE
     datasets.config.HF_DATASETS_CACHE = root / "cache"
     yield root
@@ -403,46 +460,68 @@ def mirror(tmp_path_factory):
 
 
 SIZES = {
-    "device": "cpu", "seeds": [1], "draws": [1], "learner.updates": 2, "learner.episodes_per_update": 4, "learner.epochs": 2,
-    "learner.minibatches": 2, "supervised.updates": 2, "supervised.episodes_per_update": 4, "sampling.max_new_tokens": 6,
-    "sampling.min_new_tokens": 6, "task.language_model_reviews": 8, "task.language_model_validation_reviews": 2,
-    "task.evaluator_reviews": 2, "task.reward_reviews": 20, "task.reward_validation_reviews": 8, "task.judge_reviews": 12,
-    "task.prompt_tokens": 16, "task.train_prompts": 8, "task.validation_prompts": 4, "task.test_prompts": 6,
-    "evaluation.human_reviews": 4, "evaluation.beams": 2, "variants.standard_prompts": 4, "sampling.top_k": 5,
-}  # fmt: skip
+    "device": "cpu",
+    "seeds": [1],
+    "draws": [1],
+    "learner.updates": 2,
+    "learner.episodes_per_update": 4,
+    "learner.epochs": 2,
+    "learner.minibatches": 2,
+    "supervised.updates": 2,
+    "supervised.episodes_per_update": 4,
+    "sampling.max_new_tokens": 6,
+    "sampling.min_new_tokens": 6,
+    "task.language_model_reviews": 8,
+    "task.language_model_validation_reviews": 2,
+    "task.evaluator_reviews": 2,
+    "task.reward_reviews": 20,
+    "task.reward_validation_reviews": 8,
+    "task.judge_reviews": 12,
+    "task.prompt_tokens": 16,
+    "task.train_prompts": 8,
+    "task.validation_prompts": 4,
+    "task.test_prompts": 6,
+    "evaluation.human_reviews": 4,
+    "evaluation.beams": 2,
+    "variants.standard_prompts": 4,
+    "sampling.top_k": 5,
+}
 
 
 def test_the_profile_paper_end_to_end(mirror, tmp_path, monkeypatch, capsys):
-    """The settings of the profile with nothing changed but sizes, through the code that the pipeline's notebooks call."""
+    """The settings of the profile with nothing changed but sizes, through the code that the pipeline's notebooks
+    call."""
     path = profile_copy(tmp_path)
     monkeypatch.setenv("RLNLP_MIRROR", str(mirror))
     assert plan.main(["paper", "--root", str(tmp_path)]) == 0
     said = capsys.readouterr().out
-    assert "MISSING" not in said and all(str(mirror / kind / name) in said for kind, names in IDS.items() for name in names)
+    assert "MISSING" not in said and all(
+        str(mirror / kind / name) in said for kind, names in IDS.items() for name in names
+    )
     assert "config.json of lvwerra/gpt2-imdb" in said and "124,439,808" not in said
 
-    p = config.load(path, **SIZES)
-    real = config.load(path)
+    p = checks.load(path, **SIZES)
+    real = checks.load(path)
     assert p.runs == real.runs and p.continued == real.continued and p.bring == real.bring  # only sizes differ
     folders = [p.folder / kind / "draw1" for kind in ("data", "models", "variants")]
     data.build(p, 1, folders[0])
-    pretrain.build(p, 1, folders[0], folders[1], p.scratch)
+    base.build(p, 1, folders[0], folders[1], p.scratch)
     facts = variants.build(p, 1, *folders, p.scratch)
     assert facts["policy_dropout"]["kind"] == "none" and "bring.model" in facts["policy_dropout"]["why"]
     assert facts["judge_2"]["validation_reviews"] == 8
     for algorithm in ("ppo", "nlpo"):
-        found = experiment.tune(p, algorithm, p.folder / "tune" / f"{algorithm}.json")
+        found = experiment.tune(conditions.search(p, algorithm), p.folder / "tune" / f"{algorithm}.json")
         assert found["learning_rate"] == 1e-6
-    base = GPT2LMHeadModel.from_pretrained(mirror / "models" / IDS["models"][0])
+    original = GPT2LMHeadModel.from_pretrained(mirror / "models" / IDS["models"][0])
     rows = {}
     for condition in ("ppo_kl_default", "nlpo_kl_default", "supervised", "sup_nlpo"):
         out = p.folder / "runs" / condition
-        experiment.run_condition(p, condition, out)
-        rows[condition] = runs.read_table(out / "per_seed.csv")
+        experiment.run_condition(conditions.condition(p, condition), out)
+        rows[condition] = tables.read_table(out / "per_seed.csv")
         written = json.loads((out / "config.json").read_text())
         assert written["learner"]["learning_rate"] == {"supervised": 1e-5}.get(condition, 1e-6)
         tuned = GPT2LMHeadModel.from_pretrained(out / "policy_seed1")
-        assert not torch.equal(tuned.transformer.wte.weight, base.transformer.wte.weight)
+        assert not torch.equal(tuned.transformer.wte.weight, original.transformer.wte.weight)
         for row in rows[condition]:
             assert 0 <= row["score"] <= 1 and row["kl"] >= -1e-6
     extra = {"greedy", "beam", "top_k", "temperature"}

@@ -1,4 +1,5 @@
-"""The on-policy learners' gradients against the enumerated token MDP: every response, every pair and every triple of them."""
+"""The on-policy learners' gradients against the enumerated token MDP: every response, every pair and every triple of
+them."""
 
 import dataclasses
 import itertools
@@ -7,7 +8,7 @@ import pytest
 import torch
 
 from rlnlp import models
-from rlnlp.learners import a2c, grpo, ppo, reinforce, rloo
+from rlnlp.learners import a2c, common, grpo, ppo, reinforce, rloo
 from rlnlp.types import Experience, take
 from tests import enumerated
 from tests.enumerated import RESPONSES, STATES, T, V
@@ -63,7 +64,7 @@ class World:
 @pytest.fixture(params=list(MAKE))
 def world(request, monkeypatch):
     made = World(request.param)
-    for module in (ppo, grpo):  # a table instead of a model: there are 192,000 responses in the triples
+    for module in (common, grpo):  # a table instead of a model: there are 192,000 responses in the triples
         monkeypatch.setattr(module, "score_tokens", lambda model, rollout: made.ref_logprobs[which(rollout)])
     return made
 
@@ -82,14 +83,17 @@ def assert_same(ours, true, factor=1.0):
 def over_groups(world, module, config, size):
     """The expected gradient of one update on one batch of ``size`` responses, over all batches there are.
 
-    The loss is linear in the advantages, so those of all batches, each weighted by its probability, are summed per response.
+    The loss is linear in the advantages, so those of all batches, each weighted by its probability, are summed per
+    response.
     """
     state = world.state(module, config)
     batches = torch.tensor(list(itertools.product(range(len(RESPONSES)), repeat=size)))
     chance = world.probabilities[batches].prod(1)
     assert chance.sum().item() == pytest.approx(1, abs=1e-5)
     if module is reinforce:  # the batch is the group: one at a time
-        every = [module.experience(state, take(world.rollout, rows), world.score, config).advantages for rows in batches]
+        every = [
+            module.experience(state, take(world.rollout, rows), world.score, config).advantages for rows in batches
+        ]
         advantages = torch.stack(every)
     else:
         everything = take(world.rollout, batches.flatten())
@@ -100,18 +104,26 @@ def over_groups(world, module, config, size):
     seen = Experience(world.rollout, zeros[:, 0], {}, world.ref_logprobs, *[zeros] * 5)  # the loss reads nothing else
     return [
         None if g is None else g * len(RESPONSES) / size  # the loss divides by its own number of responses
-        for g in world.gradient(reinforce.minibatch_loss if module is rloo else module.minibatch_loss, state, seen, total, config)
+        for g in world.gradient(
+            reinforce.minibatch_loss if module is rloo else module.minibatch_loss, state, seen, total, config
+        )
     ]
 
 
-# one response at a time -------------------------------------------------------------------------------------------------
+# one response at a time
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.6])
 def test_a2cs_gradient_is_the_exact_policy_gradient(world, gamma):
     """lam = 1, a value network of any weights as the baseline; gamma < 1 is the form without gamma^t."""
     config = a2c.Config(
-        gamma=gamma, lam=1.0, kl_coef=BETA, whiten_advantages=False, value_coef=0.0, max_new_tokens=T,
+        gamma=gamma,
+        lam=1.0,
+        kl_coef=BETA,
+        whiten_advantages=False,
+        value_coef=0.0,
+        max_new_tokens=T,
     )
     state = world.state(a2c, config)
     torch.manual_seed(0)
@@ -146,7 +158,8 @@ def test_ppos_first_gradient_is_a2cs(kind, value):
     torch.testing.assert_close(results[a2c][1], results[ppo][1], atol=1e-5, rtol=0)
 
 
-# groups -----------------------------------------------------------------------------------------------------------------
+# groups
+# -----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.6])
@@ -166,21 +179,24 @@ def test_rloo_is_unbiased(world, group):
 @pytest.mark.parametrize("group", [2, 3])
 def test_grpo_without_the_division_is_the_policy_gradient_up_to_a_constant(world, group):
     """The group's mean holds the response itself: (K - 1) / K of the gradient."""
-    config = grpo.Config(group=group, episodes_per_update=group, minibatches=1, normalise=False, kl_coef=0.0, max_new_tokens=T)
+    config = grpo.Config(
+        group=group, episodes_per_update=group, minibatches=1, normalise=False, kl_coef=0.0, max_new_tokens=T
+    )
     assert_same(over_groups(world, grpo, config, group), world.true(0.0), (group - 1) / group / T)
 
 
 def grpo_bias(world: World, group: int) -> dict[str, float]:
     """What the division by the group's standard deviation does to the expected gradient, against the true one.
 
-    scale: the factor that fits best; cosine: of the angle between the two; residual: what no factor removes, as a share of
-    the true gradient's length. Without the division they are (K - 1) / K, 1 and 0.
+    scale: the factor that fits best; cosine: of the angle between the two; residual: what no factor removes, as a share
+    of the true gradient's length. Without the division they are (K - 1) / K, 1 and 0.
     """
     config = grpo.Config(group=group, episodes_per_update=group, minibatches=1, kl_coef=0.0, max_new_tokens=T)
     ours, true = flat(over_groups(world, grpo, config, group)) * T, flat(world.true(0.0))
     scale = (ours @ true / (true @ true)).item()
     return {
-        "scale": scale, "cosine": (ours @ true / ours.norm() / true.norm()).item(),
+        "scale": scale,
+        "cosine": (ours @ true / ours.norm() / true.norm()).item(),
         "residual": ((ours / scale - true).norm() / true.norm()).item(),
     }
 
@@ -192,11 +208,13 @@ def test_dividing_by_the_standard_deviation_is_a_bias(world, group):
     assert bias["residual"] > 0.05 and 0.5 < bias["cosine"] < 0.999
 
 
-# the KL as a term of the loss -------------------------------------------------------------------------------------------
+# the KL as a term of the loss
+# -------------------------------------------------------------------------------------------
 
 
 def test_the_k3_term_has_the_gradient_of_the_kl_from_the_reference(world):
-    """In expectation, on the policy's own samples: sum_s d(s) grad KL(reference || policy), which is not the other KL's."""
+    """In expectation, on the policy's own samples: sum_s d(s) grad KL(reference || policy), which is not the other
+    KL's."""
     config = grpo.Config(group=2, minibatches=1, kl_coef=BETA, max_new_tokens=T)
     state = world.state(grpo, config)
     seen = grpo.experience(state, world.rollout, lambda rollout: (torch.zeros(len(rollout)), {}), config)
@@ -208,7 +226,9 @@ def test_the_k3_term_has_the_gradient_of_the_kl_from_the_reference(world):
     reached = enumerated.visits(enumerated.probs(world.policy))
 
     def gradient(kl):
-        total = sum(reached[s] * kl(enumerated.logprobs_at(world.policy, s), world.log_reference[s].float()) for s in STATES)
+        total = sum(
+            reached[s] * kl(enumerated.logprobs_at(world.policy, s), world.log_reference[s].float()) for s in STATES
+        )
         return flat(torch.autograd.grad(total, list(world.policy.parameters()), allow_unused=True))
 
     expected = -BETA / T * gradient(lambda p, ref: (ref.exp() * (ref - p)).sum())

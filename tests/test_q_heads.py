@@ -6,8 +6,9 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from rlnlp import models, q_heads
+from rlnlp import models, pretrained, vocabulary
 from rlnlp.learners import dqn, ppo
+from rlnlp.offpolicy import q_heads
 from rlnlp.rollout import sample, sampling_from
 from tests.tiny import EOS, MAKE, PAD, gpt2, prompts
 
@@ -77,10 +78,10 @@ def test_saved_and_loaded_it_is_the_same_model(kind, head, limit, tmp_path):
         for parameter in model.get_output_embeddings().parameters():
             parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(5)))
     if limit:
-        models.limit_vocabulary(model, [EOS, 3, 7, 8])
+        vocabulary.limit_vocabulary(model, [EOS, 3, 7, 8])
     model.save_pretrained(tmp_path)
     tokenizer().save_pretrained(tmp_path)
-    loaded, _ = models.load(tmp_path)
+    loaded, _ = pretrained.load(tmp_path)
     hidden = hidden_like(model)
     assert torch.equal(models.head(loaded, hidden), models.head(model, hidden))
     rollout = sample(model, prompts(4), sampling_from(model, 5), torch.Generator().manual_seed(0))
@@ -97,7 +98,7 @@ def test_a_model_without_one_is_loaded_as_before(kind, tmp_path):
     model = MAKE[kind]()
     model.save_pretrained(tmp_path)
     tokenizer().save_pretrained(tmp_path)
-    loaded, _ = models.load(tmp_path)
+    loaded, _ = pretrained.load(tmp_path)
     assert not q_heads.installed(loaded) and type(loaded.get_output_embeddings()) is torch.nn.Linear
     assert loaded.get_output_embeddings().weight is loaded.get_input_embeddings().weight
 
@@ -106,7 +107,7 @@ def test_a_model_without_one_is_loaded_as_before(kind, tmp_path):
 def test_another_learner_goes_on_with_a_q_network_as_its_policy(kind, limit):
     policy, config = MAKE[kind](), dqn.Config(head="mlp", updates=1, max_new_tokens=5)
     if limit:
-        models.limit_vocabulary(policy, [EOS, 3, 7, 8])
+        vocabulary.limit_vocabulary(policy, [EOS, 3, 7, 8])
     dqn.init(policy, config, seed=0)
     settings = ppo.Config(updates=2, episodes_per_update=8, max_new_tokens=5)
 
@@ -122,7 +123,9 @@ def test_another_learner_goes_on_with_a_q_network_as_its_policy(kind, limit):
 def test_a_critic_is_a_network_of_its_own(kind):
     model = MAKE[kind]().requires_grad_(False)
     first, second = (q_heads.critic(model, "mlp", SCALE, torch.Generator().manual_seed(seed)) for seed in (0, 1))
-    assert not q_heads.installed(model) and q_heads.installed(first) and all(p.requires_grad for p in first.parameters())
+    assert (
+        not q_heads.installed(model) and q_heads.installed(first) and all(p.requires_grad for p in first.parameters())
+    )
     assert not torch.equal(first.get_output_embeddings().weight, second.get_output_embeddings().weight)
     shared = {p.data_ptr() for p in model.parameters()}
     assert not shared & {p.data_ptr() for p in first.parameters()}

@@ -1,4 +1,5 @@
-"""The replay against a plain deque of episodes; uniform draws, memory, and work that does not grow with what is held."""
+"""The replay against a plain deque of episodes; uniform draws, memory, and work that does not grow with what is
+held."""
 
 import sys
 from collections import Counter, deque
@@ -8,7 +9,7 @@ import torch
 from scipy.stats import chisquare
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from rlnlp.replay import Replay
+from rlnlp.offpolicy.replay import Replay
 from rlnlp.types import Prompts, Rollout, Sampling
 from tests.tiny import EOS, PAD
 
@@ -54,13 +55,23 @@ class Deque:
         self.episodes.extend(episodes)
 
     def transitions(self, n, gamma):
-        """(prompt, tokens before, token, n-step return, discount, tokens before the state to bootstrap from or None)."""
+        """(prompt, tokens before, token, n-step return, discount, tokens before the state to bootstrap from or
+        None)."""
         out = []
         for prompt, tokens, rewards in self.episodes:
             for t in range(len(tokens)):
                 total = sum(gamma**k * rewards[t + k] for k in range(n) if t + k < len(rewards))
                 follows = t + n < len(tokens) and gamma > 0
-                out.append((prompt, tokens[:t], tokens[t], total, gamma**n if follows else 0.0, tokens[: t + n] if follows else None))
+                out.append(
+                    (
+                        prompt,
+                        tokens[:t],
+                        tokens[t],
+                        total,
+                        gamma**n if follows else 0.0,
+                        tokens[: t + n] if follows else None,
+                    )
+                )
         return out
 
 
@@ -100,8 +111,12 @@ def test_an_episode_that_loses_its_beginning_goes_whole():
         mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
         zeros, rows = torch.zeros(mask.shape), len(lengths)
         names = ["x"] * rows
-        prompts = Prompts(torch.full((rows, 1), 2), torch.ones(rows, 1, dtype=torch.bool), names, [[] for _ in names], names)
-        replay.add(Rollout(prompts, 5 * mask.long(), mask, torch.zeros(rows, dtype=torch.bool), zeros, zeros, SAMPLING), zeros)
+        prompts = Prompts(
+            torch.full((rows, 1), 2), torch.ones(rows, 1, dtype=torch.bool), names, [[] for _ in names], names
+        )
+        replay.add(
+            Rollout(prompts, 5 * mask.long(), mask, torch.zeros(rows, dtype=torch.bool), zeros, zeros, SAMPLING), zeros
+        )
     assert len(replay) == 7 and replay.transitions(torch.arange(7), 1, 1.0).steps.tolist() == [0, 1, 2, 3, 0, 1, 2]
 
 
@@ -113,7 +128,10 @@ def test_a_rollout_as_large_as_the_replay_replaces_everything():
     assert replay.cells["step"][replay.last % replay.capacity] > 0
     replay.add(*whole)
     assert len(replay) == replay.capacity == int(whole[0].mask.sum())
-    assert replay.transitions(torch.arange(len(replay)), 1, 1.0).tokens.tolist() == whole[0].responses[whole[0].mask].tolist()
+    assert (
+        replay.transitions(torch.arange(len(replay)), 1, 1.0).tokens.tolist()
+        == whole[0].responses[whole[0].mask].tolist()
+    )
 
 
 def test_draws_are_uniform_over_tokens_not_over_episodes():
@@ -142,7 +160,10 @@ def test_one_and_a_half_million_tokens_take_less_than_a_gigabyte():
         responses = torch.randint(2, 50257, mask.shape, generator=torch.Generator().manual_seed(part))
         ids = torch.arange(part * len(mask), (part + 1) * len(mask)).unsqueeze(1).expand(-1, 5)  # no prompt twice
         prompts = Prompts(ids, torch.ones_like(ids, dtype=torch.bool), names, [[] for _ in names], names)
-        replay.add(Rollout(prompts, responses, mask, torch.zeros(len(mask), dtype=torch.bool), zeros, zeros, replay.sampling), zeros)
+        replay.add(
+            Rollout(prompts, responses, mask, torch.zeros(len(mask), dtype=torch.bool), zeros, zeros, replay.sampling),
+            zeros,
+        )
     assert len(replay) == 1_500_000
 
     def size(thing):
@@ -154,7 +175,9 @@ def test_one_and_a_half_million_tokens_take_less_than_a_gigabyte():
 
     total = sum(size(thing) for thing in vars(replay).values())
     assert 0.99 * total < replay.bytes <= total < 50e6  # bytes
-    assert sum(cell.element_size() for cell in replay.cells.values()) == 16  # ids, a reward, positions; no states, no logits
+    assert (
+        sum(cell.element_size() for cell in replay.cells.values()) == 16
+    )  # ids, a reward, positions; no states, no logits
     assert all(cell.shape == (1_500_000,) for cell in replay.cells.values())
 
 
@@ -179,8 +202,12 @@ def test_a_draws_work_does_not_grow_with_what_is_held():
         replay = Replay(1_000_000, Sampling(EOS, PAD, 40))
         n = held // 40
         cells = {
-            "token": torch.full((held,), 5), "reward": torch.zeros(held), "step": torch.arange(40).repeat(n),
-            "left": 39 - torch.arange(40).repeat(n), "prompt": torch.zeros(held), "prompts": torch.full((1, 3), 7),
+            "token": torch.full((held,), 5),
+            "reward": torch.zeros(held),
+            "step": torch.arange(40).repeat(n),
+            "left": 39 - torch.arange(40).repeat(n),
+            "prompt": torch.zeros(held),
+            "prompts": torch.full((1, 3), 7),
             "lengths": torch.tensor([3]),
         }
         replay.load_tensors(cells)

@@ -9,14 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from rlnlp import claims
-from rlnlp.progress import WORDS, Durations, clock, executed_notebook, in_words, log_tail, plan, progress_of
-from rlnlp.reproduce import (
+from workbook.ledger import judge, ruling
+from workbook.results.tables import PLURAL
+from workbook.stages.progress import Durations, clock, executed_notebook, in_words, log_tail, plan, progress_of
+from workbook.stages.reproduce import (
     Scheduler,
     collecting,
     keep_lock,
@@ -29,7 +29,11 @@ from rlnlp.reproduce import (
     tell_pages,
     whole,
 )
-from rlnlp.runs import LockError, writer_lock
+from workbook.store.locks import LockError, writer_lock
+
+from .waiting import alive, text_of, until
+
+ROOT = Path(__file__).resolve().parents[1]
 
 TOY = """
 stages:
@@ -50,14 +54,17 @@ stages:
     deps: [out/a, out/b]
     outs: [table.txt]
 """
+BOTH = "trace/a.began trace/b.began"  # each run ends only if the other one has begun
 COMMAND = (
-    "mkdir -p out trace; date +%s.%N > trace/${key}.began; sleep ${item.seconds}; date +%s.%N > trace/${key}.ended; "
-    "test ${item.value} -lt 9 || { echo 'RuntimeError: value ${item.value} is too large'; exit 1; }; echo ${item.value} > out/${key}"
+    f"mkdir -p out trace; touch trace/${{key}}.began; {sys.executable} {ROOT}/tests/waiting.py ${{item.meets}}; "
+    "test ${item.value} -lt 9 || { echo 'RuntimeError: value ${item.value} is too large'; exit 1; }; echo "
+    "${item.value} > out/${key}"
 )
 
 
-def values(a: int, b: int, seconds: float = 0) -> str:
-    return f"runs:\n  a: {{value: {a}, seconds: {seconds}}}\n  b: {{value: {b}, seconds: {seconds}}}\n"
+def values(a: int, b: int, meets: str = "") -> str:
+    """Settings of two runs. meets: files that both wait for before they end."""
+    return f"runs:\n  a: {{value: {a}, meets: {meets!r}}}\n  b: {{value: {b}, meets: {meets!r}}}\n"
 
 
 @pytest.fixture
@@ -75,11 +82,9 @@ def go(folder: Path, jobs: int = 2) -> bool:
 
 
 def test_it_runs_all_then_nothing_then_only_what_changed(toy, capfd):
-    (toy / "params.yaml").write_text(values(1, 2, seconds=4))
+    (toy / "params.yaml").write_text(values(1, 2, BOTH))
     assert go(toy)
     assert (toy / "table.txt").read_text() == "1\n2\n"
-    began, ended = ({k: float((toy / f"trace/{k}.{what}").read_text()) for k in "ab"} for what in ("began", "ended"))
-    assert max(began.values()) < min(ended.values()), "the two runs did not overlap"
     said = capfd.readouterr().out
     assert re.search(r"\[4/4\] table done in \d+:\d\d", said) and re.search(
         r"runs@a started .*about \d+:\d\d left", said
@@ -88,7 +93,7 @@ def test_it_runs_all_then_nothing_then_only_what_changed(toy, capfd):
     assert go(toy)
     assert capfd.readouterr().out.startswith("nothing changed: all 4 stages are up to date")
 
-    (toy / "params.yaml").write_text(values(1, 3, seconds=4).replace("3, seconds: 4", "3, seconds: 0"))
+    (toy / "params.yaml").write_text(values(1, 3, BOTH))
     assert go(toy)
     said = capfd.readouterr().out
     assert "runs@a" not in said and "runs@b done" in said and (toy / "table.txt").read_text() == "1\n3\n"
@@ -107,7 +112,8 @@ def test_a_failure_stops_only_what_needs_it_and_the_rest_is_kept(toy, capfd):
     assert "runs@b" not in said and (toy / "table.txt").read_text() == "1\n2\n"
 
 
-# collecting: what is made of many runs serves when one of them failed ---------------------------------------------------
+# collecting: what is made of many runs serves when one of them failed
+# ---------------------------------------------------
 
 GRID = """
 stages:
@@ -130,7 +136,7 @@ stages:
       params: ["continued.${key}"]
       outs: ["runs/${key}", "executed/runs/${key}.ipynb"]
   digests:
-    cmd: exec python -m rlnlp.digests params.yaml build/digests
+    cmd: exec python work.py digests all
     deps: [runs]
     params: [runs, continued, reports, claims]
     outs: [build/digests]
@@ -151,8 +157,9 @@ stages:
 WORK = """
 import json, pathlib, sys
 kind, key, *value = sys.argv[1:]
-with open("ran", "a") as file:
-    file.write(f"{kind}@{key} ")
+if kind != "digests":  # what collects results is made whenever a run was
+    with open("ran", "a") as file:
+        file.write(f"{kind}@{key} ")
 def out(path, text):
     pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
     pathlib.Path(path).write_text(text)
@@ -162,9 +169,16 @@ if kind == "models":
 elif kind in ("runs", "continued"):
     out(f"executed/runs/{key}.ipynb", "as far as it came")
     if int(value[0]) > 8:
-        print(f"build/run.ipynb: cell 3 failed; see executed/runs/{key}.ipynb\\nRuntimeError: {value[0]} is too large", flush=True)
+        where = f"build/run.ipynb: cell 3 failed; see executed/runs/{key}.ipynb"
+        print(f"{where}\\nRuntimeError: {value[0]} is too large", flush=True)
         sys.exit(1)
     out(f"runs/{key}/per_seed.csv", value[0])
+elif kind == "digests":
+    from ruamel.yaml import YAML
+    for name, report in YAML(typ="safe").load(open("params.yaml"))["reports"].items():
+        there = {c: pathlib.Path(f"runs/{c}/per_seed.csv") for c in report["conditions"]}
+        found = {c: path.read_text() if path.is_file() else "missing" for c, path in there.items()}
+        out(f"build/digests/{name}.json", json.dumps(found))
 else:
     found = json.load(open(f"build/digests/{'mask' if key == 'claims' else key}.json"))
     missing = [c for c, digest in found.items() if digest == "missing"]
@@ -176,7 +190,8 @@ else:
 
 def settings(a=1, b=2, c=3, d=4, fail="nothing") -> str:
     return (
-        f"runs:\n  a: {{value: {a}}}\n  b: {{value: {b}}}\n  c: {{value: {c}}}\ncontinued:\n  d: {{start: b, value: {d}}}\n"
+        f"runs:\n  a: {{value: {a}}}\n  b: {{value: {b}}}\n  c: {{value: {c}}}\ncontinued:\n  d: {{start: b, value: "
+        f"{d}}}\n"
         f"reports:\n  gamma: {{conditions: [a, b]}}\n  mask: {{conditions: [c, d]}}\nclaims: []\nfail: {fail}\n"
     )
 
@@ -222,7 +237,9 @@ def test_a_failed_run_leaves_reports_that_name_it_and_a_ledger_that_refuses(grid
     notebook = os.path.relpath(folder / "executed/runs/b.ipynb")
     assert (folder / "executed/runs/b.ipynb").read_text() == "as far as it came"
     end = said.splitlines()[-4:]
-    assert end[0].startswith(f"runs@b: RuntimeError: 9 is too large (notebook {notebook}, log ") and "runs@b.log" in end[0]
+    assert (
+        end[0].startswith(f"runs@b: RuntimeError: 9 is too large (notebook {notebook}, log ") and "runs@b.log" in end[0]
+    )
     assert end[1].startswith("claims: ClaimError: no results of ['d'] (log ")
     assert end[2] == "not started, as they need what failed: continued@d"
     assert end[3] == "FAILED: claims, runs@b. Mend it and type the same command: finished work is kept."
@@ -259,25 +276,38 @@ def test_reports_are_made_between_two_sittings_from_what_is_finished(grid, capfd
     capfd.readouterr()
     (folder / "params.yaml").write_text(settings(a=7, b=9))  # and what there is of a is out of date
     (folder / "ran").write_text("")
-    assert not reproduce(folder, folder / ".scratch", ours=False, reports_only=True)  # the toy has no claims.yaml: it tries
+    assert not reproduce(
+        folder, folder / ".scratch", ours=False, reports_only=True
+    )  # the toy has no claims.yaml: it tries
     said = capfd.readouterr().out
     assert "missing, as not finished or out of date: continued@d, runs@a, runs@b" in said
-    assert set((folder / "ran").read_text().split()) == {"report@gamma", "claims@claims"}, "no run, and no report that is up to date"
+    assert set((folder / "ran").read_text().split()) == {"report@gamma", "claims@claims"}, (
+        "no run, and no report that is up to date"
+    )
     assert page(folder, "gamma") == "missing: ['a', 'b']" and page(folder, "mask") == "missing: ['d']"
     good, ran = again(a=1, b=2)
-    assert good and ran == {"runs@b", "continued@d", "report@gamma", "report@mask", "claims@claims"}, "a came back from DVC's cache"
+    assert good and ran == {"runs@b", "continued@d", "report@gamma", "report@mask", "claims@claims"}, (
+        "a came back from DVC's cache"
+    )
 
 
 NEEDS = {
-    "models": set(), "runs@a": {"models"}, "runs@b": {"models"}, "digests": {"runs@a", "runs@b"}, "report@x": {"digests"},
+    "models": set(),
+    "runs@a": {"models"},
+    "runs@b": {"models"},
+    "digests": {"runs@a", "runs@b"},
+    "report@x": {"digests"},
     "claims": {"digests"},
-}  # fmt: skip
+}
 
 
-@pytest.mark.parametrize("affected, said", [
-    ({"models", "runs@a", "runs@b", "digests"}, "no reports made: models has to run first"),
-    ({"runs@a", "runs@b", "digests"}, "no reports made: no run is finished yet"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "affected, said",
+    [
+        ({"models", "runs@a", "runs@b", "digests"}, "no reports made: models has to run first"),
+        ({"runs@a", "runs@b", "digests"}, "no reports made: no run is finished yet"),
+    ],
+)
 def test_reports_are_not_made_of_nothing_and_nothing_is_taken_away(tmp_path, affected, said, capsys):
     (tmp_path / "runs/a").mkdir(parents=True)
     assert collecting(tmp_path, NEEDS, affected, None) is None
@@ -287,7 +317,7 @@ def test_reports_are_not_made_of_nothing_and_nothing_is_taken_away(tmp_path, aff
 @pytest.mark.parametrize("compared, ledger", [("a", True), ("b", False)])
 def test_the_ledger_is_made_only_with_every_run_of_its_claims(tmp_path, monkeypatch, compared, ledger, capsys):
     (tmp_path / "runs/b").mkdir(parents=True)
-    monkeypatch.setattr("rlnlp.digests.lists", lambda values, root: {"claims": [compared]})
+    monkeypatch.setattr("workbook.stages.digests.lists", lambda values, root: {"claims": [compared]})
     found = collecting(tmp_path, NEEDS, {"runs@b", "digests", "report@x", "claims"}, {"root": "."})
     assert found == {"digests": set(), "report@x": {"digests"}, **({"claims": {"digests"}} if ledger else {})}
     assert ("the ledger is left as it is" in capsys.readouterr().out) != ledger and not (tmp_path / "runs/b").exists()
@@ -300,44 +330,30 @@ def test_the_order_of_the_runs_is_that_of_the_settings():
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
 def test_ending_it_ends_what_it_started(toy, sign):
-    (toy / "params.yaml").write_text(values(1, 2, seconds=60))
+    (toy / "params.yaml").write_text(values(1, 2))
     (toy / "dvc.yaml").write_text(TOY % "exec python work.py ${key}")
     (toy / "work.py").write_text(
-        "import os, sys, time, pathlib\nfrom rlnlp.runs import die_with_parent\ndie_with_parent()\n"
-        "pathlib.Path(sys.argv[1] + '.pid').write_text(str(os.getpid()))\ntime.sleep(60)\n"
+        "import os, signal, sys, pathlib\nfrom workbook.store.locks import die_with_parent\ndie_with_parent()\n"
+        "pathlib.Path(sys.argv[1] + '.pid').write_text(str(os.getpid()))\nsignal.pause()\n"
     )
     code = (
-        "import rlnlp.reproduce as r, pathlib; r.real = r.reproduce;"
+        "import workbook.stages.reproduce as r, pathlib; r.real = r.reproduce;"
         "r.reproduce = lambda folder, scratch, jobs, **_: r.real(folder, scratch, jobs, ours=False); r.main(['mini'])"
     )
     outer = subprocess.Popen(
-        [sys.executable, "-c", code, "rlnlp.reproduce"], cwd=toy, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        [sys.executable, "-c", code, "workbook.stages.reproduce"],
+        cwd=toy,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     )
     try:
-        pids = [wait_for(toy / f"{key}.pid") for key in "ab"]
+        pids = [int(text_of(toy / f"{key}.pid")) for key in "ab"]
         outer.send_signal(sign)
-        error = outer.communicate(timeout=20)[1].decode()
+        error = outer.communicate(timeout=120)[1].decode()
         assert sign == signal.SIGKILL or "the same command continues" in error
-        deadline = time.monotonic() + 10
-        while any(alive(pid) for pid in pids) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        assert not [pid for pid in pids if alive(pid)]
+        until(lambda: not any(map(alive, pids)), "the end of what it started")
     finally:
         outer.kill()
-
-
-def wait_for(path: Path) -> int:
-    deadline = time.monotonic() + 60
-    while not (path.exists() and path.read_text()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return int(path.read_text())
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def test_only_one_at_a_time(tmp_path):
@@ -359,9 +375,10 @@ def test_an_edited_file_of_the_users_re_runs_the_check(tmp_path, monkeypatch):
     (tmp_path / "params.yaml").write_text(text.replace('prompts: ""', "prompts: mine.csv"))
     (tmp_path / "mine.csv").write_text("prompt\nhello\n")
     (tmp_path / "dvc.yaml").write_text(
-        "stages:\n  check:\n    cmd: python -m rlnlp.config check params.yaml build/checked.txt build/brought.json\n"
+        "stages:\n  check:\n    cmd: python -m workbook.runs.conditions params.yaml build\n"
         "    params: [params.yaml: ]\n    outs: [build/checked.txt, build/brought.json]\n"
-        "  use:\n    cmd: cat build/brought.json > used.txt; echo x >> count\n    deps: [build/brought.json]\n    outs: [used.txt]\n"
+        "  use:\n    cmd: cat build/brought.json > used.txt; echo x >> count\n    deps: [build/brought.json]\n    "
+        "outs: [used.txt]\n"
     )
     subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
     (tmp_path / ".dvc").mkdir()
@@ -377,7 +394,7 @@ def test_an_unknown_profile_is_named(tmp_path):
     (tmp_path / "profiles/smoke").mkdir(parents=True)
     (tmp_path / "profiles/smoke/params.yaml").write_text("")
     done = subprocess.run(
-        [sys.executable, "-m", "rlnlp.reproduce", "smok"], cwd=tmp_path, capture_output=True, text=True
+        [sys.executable, "-m", "workbook.stages.reproduce", "smok"], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 2 and "no profile 'smok'" in done.stderr and "mini, smoke" in done.stderr
 
@@ -423,7 +440,19 @@ def test_reports_start_at_once_when_nothing_before_them_changed(tmp_path):
 
 
 def test_the_plan_in_words():
-    stages = ["check", "data@0", "data@1", "tune@ppo", "tune@nlpo", "runs@zero", "runs@a", "runs@b", "runs@n", "continued@c", "digests"]
+    stages = [
+        "check",
+        "data@0",
+        "data@1",
+        "tune@ppo",
+        "tune@nlpo",
+        "runs@zero",
+        "runs@a",
+        "runs@b",
+        "runs@n",
+        "continued@c",
+        "digests",
+    ]
     runs = {"zero": {"updates": 0}, "a": {}, "b": {"updates": 3}, "unplanned": {}, "n": {"algorithm": "best_of_n"}}
     values = {"runs": runs, "continued": {"c": {"start": "a"}}, "seeds": [1, 2]}
     text = "2 data, 2 searches, 5 runs (6 trainings: 3 conditions x 2 seeds), 1 report"
@@ -431,19 +460,32 @@ def test_the_plan_in_words():
     assert plan(["runs@a"], {**values, "seeds": [1]}) == "1 run (1 training: 1 condition x 1 seed)"
     assert plan(["check", "digests"]) == "" and plan(["claims", "runs@a"]) == "1 run, 1 ledger"
     assert [in_words(s) for s in (4, 40, 61 * 52, 3.5 * 3600)] == [
-        "about 10 seconds", "about 40 seconds", "about 53 minutes", "about 3.5 hours",
-    ]  # fmt: skip
+        "about 10 seconds",
+        "about 40 seconds",
+        "about 53 minutes",
+        "about 3.5 hours",
+    ]
 
 
 def ledger(reports: Path, profile: str, *words: str) -> None:
     effect = dict.fromkeys(("published_low", "published_high", "effect_low", "effect_high"), 0.0)
     effect |= {"name": "t", "role": "decides", "unit": "yardsticks", "published": 0.5, "effect": 0.7, "n": 5}
     rows = [
-        {"id": f"P{i:02d}", "claim": "c", "source": "s", "published_text": "p", "word": w, "sentence": f"{w}.", "turns": False, "rule": "r", "components": [effect]}
+        {
+            "id": f"P{i:02d}",
+            "claim": "c",
+            "source": "s",
+            "published_text": "p",
+            "word": w,
+            "sentence": f"{w}.",
+            "turns": False,
+            "rule": "r",
+            "components": [effect],
+        }
         for i, w in enumerate(words)
-    ]  # fmt: skip
+    ]
     (reports / profile / "claims").mkdir(parents=True)
-    text = json.dumps({"rule": "r", "summary": claims.summary(rows), "rows": rows}, sort_keys=True)
+    text = json.dumps({"rule": "r", "summary": judge.summary(rows), "rows": rows}, sort_keys=True)
     (reports / profile / "claims/claims.json").write_text(text)
     (reports / profile / "claims/report.html").write_text("")
 
@@ -457,11 +499,18 @@ def test_the_end_names_the_pages_that_are_up_to_date_and_counts_the_ledger(tmp_p
         (tmp_path / "reports/mini" / name / "report.html").write_text("")
     values = {"root": ".", "profile": "mini"}
     tell_pages(tmp_path, values, set())
-    pages = ["ledger: reports/mini/claims/report.html", "report: reports/mini/gamma/report.html", "report: reports/mini/kl/report.html"]
-    assert capsys.readouterr().out.splitlines() == [*pages, "claims: 2 hold here, 1 fails here, 1 inconclusive, 1 awaiting"]
+    pages = [
+        "ledger: reports/mini/claims/report.html",
+        "report: reports/mini/gamma/report.html",
+        "report: reports/mini/kl/report.html",
+    ]
+    assert capsys.readouterr().out.splitlines() == [
+        *pages,
+        "claims: 2 hold here, 1 fails here, 1 inconclusive, 1 awaiting",
+    ]
     tell_pages(tmp_path, values, {"report@gamma", "claims", "runs@kl_0"})
     assert capsys.readouterr().out.splitlines() == pages[2:]
-    assert set(WORDS) == set(claims.WORDS)
+    assert tuple(PLURAL) == ruling.WORDS
 
 
 def test_ledgers_stand_side_by_side_without_those_that_mean_nothing(tmp_path):
@@ -471,17 +520,24 @@ def test_ledgers_stand_side_by_side_without_those_that_mean_nothing(tmp_path):
     assert side_by_side(tmp_path / "profiles/smoke", smoke) == "" and not (tmp_path / "reports/claims.json").exists()
     assert side_by_side(tmp_path, mini) == ""
     assert json.loads((tmp_path / "reports/claims.json").read_text())["rows"][0]["words"] == {"mini": "holds here"}
-    assert "mini: the published direction in 1 of 1" in json.loads((tmp_path / "reports/alt.json").read_text())["forest"]
+    assert (
+        "mini: the published direction in 1 of 1" in json.loads((tmp_path / "reports/alt.json").read_text())["forest"]
+    )
     (tmp_path / "reports/mini/claims/claims.json").write_text("{}")
     assert "mini/claims/claims.json: expected a ledger" in side_by_side(tmp_path, mini)
 
 
 def test_the_notebook_of_a_failure_is_the_one_its_log_names(tmp_path):
     log = tmp_path / "a.log"
-    log.write_text("Traceback\nbuild/run.ipynb: cell 3 failed; see executed/runs/a.ipynb\nValueError: x\nERROR: failed to reproduce\n")
+    log.write_text(
+        "Traceback\nbuild/run.ipynb: cell 3 failed; see executed/runs/a.ipynb\nValueError: x\nERROR: failed to "
+        "reproduce\n"
+    )
     assert executed_notebook(log) == "executed/runs/a.ipynb" and last_words(log_tail(log)) == "ValueError: x"
     log.write_text("Killed\n")
-    assert executed_notebook(log) == "" == executed_notebook(tmp_path / "none") and last_words(log_tail(log)) == "Killed"
+    assert (
+        executed_notebook(log) == "" == executed_notebook(tmp_path / "none") and last_words(log_tail(log)) == "Killed"
+    )
 
 
 def test_stages_get_the_variables_that_are_meant_for_them(toy):
@@ -503,8 +559,11 @@ def test_time_left_is_that_of_a_schedule_and_is_corrected(tmp_path):
     first = {name: Durations(tmp_path / name / "none.json") for name in ("smoke", "mini", "imdb", "new")}
     assert first["mini"].guess("models@3") > first["mini"].guess("nb@run")
     assert [first[n].guess("models@3") / first["mini"].guess("models@3") for n in first] == [
-        pytest.approx(11 / 95), 1, pytest.approx(2200 / 95), 1,
-    ]  # fmt: skip
+        pytest.approx(11 / 95),
+        1,
+        pytest.approx(2200 / 95),
+        1,
+    ]
 
 
 def test_the_useful_end_of_a_log(tmp_path):

@@ -7,14 +7,18 @@ import pytest
 import torch
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import (
-    BertConfig, BertForSequenceClassification, GPT2Config, GPT2ForSequenceClassification, PreTrainedTokenizerFast,
+    BertConfig,
+    BertForSequenceClassification,
+    GPT2Config,
+    GPT2ForSequenceClassification,
+    PreTrainedTokenizerFast,
 )
 
-from rlnlp import rewards
-from rlnlp.rewards import (
-    AdaptiveKL, FixedKL, RewardError, check_function, classifier_reward, evaluate_reward, evaluate_token_reward,
-    kl_estimate, load_function, repeated_ngrams, token_rewards,
-)
+from rlnlp import rewards, scoring
+from rlnlp.advantages import KLCoefficient, kl_estimate, token_rewards
+from rlnlp.brought import check_function, load_function
+from rlnlp.rewards import classifier_reward, repeated_ngrams
+from rlnlp.scoring import RewardError, evaluate_reward, evaluate_token_reward
 
 from . import tiny
 
@@ -62,8 +66,13 @@ def test_dates_equals_the_original():
 @pytest.mark.parametrize(
     "make",
     [
-        list, tuple, np.array, torch.tensor, lambda x: torch.tensor(x, requires_grad=True),
-        lambda x: torch.tensor(x, dtype=torch.float64), lambda x: [np.float64(v) for v in x],
+        list,
+        tuple,
+        np.array,
+        torch.tensor,
+        lambda x: torch.tensor(x, requires_grad=True),
+        lambda x: torch.tensor(x, dtype=torch.float64),
+        lambda x: [np.float64(v) for v in x],
         lambda x: [torch.tensor(v) for v in x],
     ],
 )
@@ -147,13 +156,13 @@ def test_many_bad_examples_are_counted_not_listed():
 
 
 def test_names_of_partials_and_objects():
-    assert rewards.name_of(functools.partial(rewards.increasing_numbers, min_tokens=4)) == "increasing_numbers"
+    assert scoring.name_of(functools.partial(rewards.increasing_numbers, min_tokens=4)) == "increasing_numbers"
 
     class Judge:
         def __call__(self, *_):
             return [0.0]
 
-    assert rewards.name_of(Judge()) == "Judge"
+    assert scoring.name_of(Judge()) == "Judge"
 
 
 def test_wrong_number_of_responses():
@@ -264,8 +273,15 @@ def word_tokenizer(special=True):
 def bert(labels=2):
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=4 + len(WORDS), hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=12, num_labels=labels, initializer_range=1.0, pad_token_id=0,
+        vocab_size=4 + len(WORDS),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=12,
+        num_labels=labels,
+        initializer_range=1.0,
+        pad_token_id=0,
     )
     return BertForSequenceClassification(config)  # in train mode, dropout on
 
@@ -273,15 +289,27 @@ def bert(labels=2):
 def gpt2():
     torch.manual_seed(0)
     config = GPT2Config(
-        vocab_size=4 + len(WORDS), n_embd=16, n_layer=1, n_head=2, n_positions=12, num_labels=2, initializer_range=0.3,
-        bos_token_id=3, eos_token_id=3,
+        vocab_size=4 + len(WORDS),
+        n_embd=16,
+        n_layer=1,
+        n_head=2,
+        n_positions=12,
+        num_labels=2,
+        initializer_range=0.3,
+        bos_token_id=3,
+        eos_token_id=3,
     )
     return GPT2ForSequenceClassification(config)
 
 
 TEXTS = [
-    "the film was good", "", "bad", "a long night and a long film but good . bad , bad", "good",
-    "was bad , but good .", "the",
+    "the film was good",
+    "",
+    "bad",
+    "a long night and a long film but good . bad , bad",
+    "good",
+    "was bad , but good .",
+    "the",
 ]
 
 
@@ -348,9 +376,9 @@ def test_labels_by_number_and_by_name():
 
 
 def test_separator_follows_the_tokenizer():
-    assert rewards._join("the film", "was", " ") == "the film was"
-    assert rewards._join("the film", " was", " ") == "the film was"
-    assert rewards._join("", "was", " ") == "was" and rewards._join("the", "", " ") == "the"
+    assert rewards.join("the film", "was", " ") == "the film was"
+    assert rewards.join("the film", " was", " ") == "the film was"
+    assert rewards.join("", "was", " ") == "was" and rewards.join("the", "", " ") == "the"
     alphabet = ["<pad>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
     byte_level = Tokenizer(models.BPE({byte: i for i, byte in enumerate(alphabet)}, []))
     byte_level.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -366,7 +394,7 @@ def test_classifier_folder_and_its_errors(tmp_path):
     model.save_pretrained(tmp_path / "reward")
     tokenizer.save_pretrained(tmp_path / "reward")
     fn = classifier_reward(tmp_path / "reward", device="cpu")
-    assert rewards.name_of(fn) == "classifier_reward(reward)"
+    assert scoring.name_of(fn) == "classifier_reward(reward)"
     check_function(fn)
     direct = classifier_reward(model, tokenizer)
     torch.testing.assert_close(fn(["the film"], ["was bad"]), direct(["the film"], ["was bad"]))
@@ -379,7 +407,7 @@ def test_classifier_folder_and_its_errors(tmp_path):
     with pytest.raises(RewardError, match="1 output"):
         classifier_reward(bert(labels=1), tokenizer, label=0)
     tiny.gpt2(vocabulary=16).save_pretrained(tmp_path / "language_model")  # no head for labels
-    with pytest.raises(RewardError, match="no trained weights for score.weight: not a sequence classifier"):
+    with pytest.raises(RewardError, match="no trained weights for score.weight; is it a GPT2ForSequenceClassification"):
         classifier_reward(tmp_path / "language_model", tokenizer)
 
 
@@ -431,76 +459,39 @@ def test_kl_estimate_refuses():
 
 # ---------------------------------------------------------------------------------------------------- controllers
 def test_adaptive_equals_the_original():
-    control = AdaptiveKL(0.1, 0.1)
+    control = KLCoefficient(0.1, 0.1)
     for kl, expected in ((-0.2, 0.098), (0.3, 0.09996), (0.4, 0.1019592)):
-        assert control.update(kl, 64) == pytest.approx(expected, abs=1e-12)
+        control.update(kl)
         assert control.coef == pytest.approx(expected, abs=1e-12)
 
 
 def test_adaptive_bounds_and_fixed_point():
-    up, down, still, small = (AdaptiveKL(1.0, 0.1) for _ in range(4))
+    up, down, still, small = (KLCoefficient(1.0, 0.1) for _ in range(4))
     for _ in range(100):
         up.update(1e6), down.update(-1e6), still.update(0.1)
     assert up.coef == pytest.approx(7.24, abs=0.01) and down.coef == pytest.approx(0.1326, abs=1e-4)
     assert still.coef == 1.0
-    assert small.update(0.11) == pytest.approx(1.01)  # inside the clip: 10 % above target, gain 0.1
+    small.update(0.11)
+    assert small.coef == pytest.approx(1.01)  # inside the clip: 10 % above target, gain 0.1
 
 
-def test_horizon_form_is_gain_times_episodes():
-    by_horizon, by_gain = AdaptiveKL(0.2, 6.0, horizon=10_000), AdaptiveKL(0.2, 6.0, gain=512 / 10_000)
-    for kl in (1.0, 7.0, 6.5, 30.0):
-        assert by_horizon.update(kl, 512) == by_gain.update(kl, 64)
-    assert by_horizon.coef != 0.2
-    with pytest.raises(ValueError, match="number of episodes"):
-        by_horizon.update(1.0)
-    with pytest.raises(ValueError, match="gain x clip"):
-        by_horizon.update(1.0, 60_000)
-
-
-@pytest.mark.parametrize(
-    "make", [lambda: FixedKL(0.3), lambda: AdaptiveKL(0.3, 0.1), lambda: AdaptiveKL(0.3, 2.0, horizon=1e4)]
-)
-def test_a_controller_resumes_bit_for_bit(make):
+@pytest.mark.parametrize("make", [lambda: KLCoefficient(0.3), lambda: KLCoefficient(0.3, 0.1)])
+def test_a_coefficient_resumes_bit_for_bit(make):
     whole, first = make(), make()
     for kl in (0.3, 0.05):
-        whole.update(kl, 64), first.update(kl, 64)
+        whole.update(kl), first.update(kl)
     saved = first.state()
     assert all(type(value) is float for value in saved.values())
     second = make()
     second.restore(saved)
-    assert second.update(0.07, 64) == whole.update(0.07, 64)
+    second.update(0.07), whole.update(0.07)
+    assert second.coef == whole.coef
 
 
-def test_fixed_stays():
-    control = FixedKL(0.05)
-    assert control.update(100.0, 64) == 0.05 and FixedKL(0).coef == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"coef": 0, "target": 0.1}, "only ever multiplied"),
-        ({"coef": -1, "target": 0.1}, "kl_coef"),
-        ({"coef": 0.1, "target": 0}, "kl_target"),
-        ({"coef": 0.1, "target": 0.1, "gain": 0}, "kl_gain"),
-        ({"coef": 0.1, "target": 0.1, "clip": 0}, "kl_clip"),
-        ({"coef": 0.1, "target": 0.1, "horizon": -5}, "kl_horizon"),
-        ({"coef": 0.1, "target": 0.1, "gain": 0.1, "horizon": 5}, "not both"),
-        ({"coef": 0.1, "target": 0.1, "gain": 5}, "gain x clip"),
-        ({"coef": float("nan"), "target": 0.1}, "kl_coef"),
-    ],
-)
-def test_controller_refuses(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        AdaptiveKL(**arguments)
-
-
-@pytest.mark.parametrize("control", [FixedKL(0.1), AdaptiveKL(0.1, 0.1)])
-def test_a_kl_that_is_no_number_does_not_reach_the_coefficient(control):
-    for kl in (float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="finite"):
-            control.update(kl)
-    assert control.coef == 0.1
+def test_without_a_target_it_stays():
+    control = KLCoefficient(0.05)
+    control.update(100.0)
+    assert control.coef == 0.05 and KLCoefficient(0).coef == 0
 
 
 # -------------------------------------------------------------------------------------------------- token rewards
@@ -558,7 +549,7 @@ def test_token_reward_checks():
     def mine(prompts, responses, mask):
         return out
 
-    for out, message in (
+    for out, message in (  # noqa: B007 (mine returns it)
         (torch.zeros(3, 3), r"token reward mine: expected shape \(3, 4\), got \(3, 3\)"),
         (torch.tensor([[0.0] * 4, [0.0, float("nan"), 0, 0], [0.0] * 4]), "not finite; example example-1"),
         ("no", "token reward mine: raised"),

@@ -7,18 +7,8 @@ import pytest
 import torch
 
 from rlnlp import models, samplers
-from rlnlp.rollout import (
-    batch_of,
-    beam_search,
-    best_rows,
-    decode,
-    draw,
-    from_references,
-    repeat,
-    sample,
-    sampling_from,
-    trim,
-)
+from rlnlp.decoding import beam_search, best_rows
+from rlnlp.rollout import batch_of, decode, draw, from_references, repeat, sample, sampling_from, trim
 from rlnlp.types import take
 from tests.tiny import EOS, MAKE, prompts
 
@@ -70,7 +60,9 @@ def test_scoring_equals_sampling_and_extra_padding_changes_nothing(model):
     ids = torch.nn.functional.pad(batch.ids, (5, 0))
     wide = dataclasses.replace(batch, ids=ids, mask=torch.nn.functional.pad(batch.mask, (5, 0)))
     padded = dataclasses.replace(
-        rollout, prompts=wide, responses=torch.nn.functional.pad(rollout.responses, (0, 4)),
+        rollout,
+        prompts=wide,
+        responses=torch.nn.functional.pad(rollout.responses, (0, 4)),
         **{n: torch.nn.functional.pad(getattr(rollout, n), (0, 4)) for n in ("mask", "behavior_logprobs", "logprobs")},
     )
     scored = models.score_tokens(model, padded)
@@ -116,7 +108,9 @@ def test_same_seed_same_tokens_other_seed_other_tokens(model):
 
 def test_draw_never_returns_a_token_without_mass():
     logits = torch.tensor([[-torch.inf, 0.0, -torch.inf, 0.0, -torch.inf]])
-    drawn = [int(draw(logits, torch.tensor([u], dtype=torch.float64))) for u in (0.0, 0.25, 0.4999999, 0.5, 0.75, 1 - 2**-53)]
+    drawn = [
+        int(draw(logits, torch.tensor([u], dtype=torch.float64))) for u in (0.0, 0.25, 0.4999999, 0.5, 0.75, 1 - 2**-53)
+    ]
     assert drawn == [1, 1, 1, 3, 3, 3]
 
 
@@ -131,7 +125,10 @@ def test_packed_bits_hold_exactly_what_the_sampler_allowed(model):
 def test_one_beam_is_greedy(model, minimum):
     """Ragged prompts: left padding is where a search by other code goes wrong first."""
     batch, sampling = prompts(16), sampling_from(model, 10, min_new_tokens=minimum)
-    greedy, found = sample(model, batch, sampling, generator(), samplers.top_k(1)), beam_search(model, batch, sampling, 1)
+    greedy, found = (
+        sample(model, batch, sampling, generator(), samplers.top_k(1)),
+        beam_search(model, batch, sampling, 1),
+    )
     assert torch.equal(found.responses, greedy.responses) and torch.equal(found.mask, greedy.mask)
     assert torch.equal(found.terminated, greedy.terminated)
     torch.testing.assert_close(found.logprobs, greedy.logprobs, atol=2e-5, rtol=0)
@@ -161,7 +158,9 @@ def test_whoever_follows_the_batch_hears_which_rows_stay(kind, spread):
     """The rows left, followed from the start, hold the longest responses; every row that ended before is gone."""
     model, left = MAKE[kind](4, spread=spread), [torch.arange(32)]
     batch = prompts(32, vocabulary=4)
-    rollout = sample(model, batch, sampling_from(model, 12), generator(4), follow=lambda rows: left.append(left[-1][rows]))
+    rollout = sample(
+        model, batch, sampling_from(model, 12), generator(4), follow=lambda rows: left.append(left[-1][rows])
+    )
     lengths = rollout.mask.sum(1)
     assert len(left) > 2
     for before, after in itertools.pairwise(left):
@@ -202,18 +201,20 @@ def test_decode_leaves_padding_and_end_out():
 
 def test_a_rollout_is_what_the_environment_would_have_done(model):
     """Drive the Gymnasium environment with the rollout's tokens: same rewards, same ends, same allowed first tokens."""
-    from rlnlp import pretrain
+    from rlnlp.advantages import token_rewards
     from rlnlp.env import TextEnv
-    from rlnlp.experiment import scorer
-    from rlnlp.rewards import token_rewards
+    from rlnlp.scoring import scorer
+    from workbook.draws.tokenizer import train_tokenizer
 
-    tokenizer = pretrain.train_tokenizer(kind="word", words=[f"w{i}" for i in range(50 - 3)])
+    tokenizer = train_tokenizer(kind="word", words=[f"w{i}" for i in range(50 - 3)])
     batch = prompts(24, vocabulary=len(tokenizer))
 
     def reward(prompt_texts, responses, references, meta):
         return [len(set(r.split())) / (1 + len(p)) for p, r in zip(prompt_texts, responses)]
 
-    sampling = dataclasses.replace(sampling_from(model, 8, min_new_tokens=2), eos_id=tokenizer.eos_token_id, pad_id=tokenizer.pad_token_id)
+    sampling = dataclasses.replace(
+        sampling_from(model, 8, min_new_tokens=2), eos_id=tokenizer.eos_token_id, pad_id=tokenizer.pad_token_id
+    )
     rollout = sample(model, batch, sampling, generator())
     scores, _ = scorer(reward, tokenizer)(rollout)
     paid = token_rewards(scores, torch.zeros_like(rollout.logprobs), rollout.mask, 0.0)

@@ -1,4 +1,5 @@
-"""Soft actor-critic against exact soft dynamic programming on the enumerated MDP, and a toy. The oracle is checked first."""
+"""Soft actor-critic against exact soft dynamic programming on the enumerated MDP, and a toy. The oracle is checked
+first."""
 
 import dataclasses
 import itertools
@@ -8,10 +9,10 @@ import pytest
 import torch
 
 from rlnlp import checkpoint, models
-from rlnlp.learners import ppo, sac
-from rlnlp.replay import Replay
+from rlnlp.learners import common, sac
+from rlnlp.offpolicy.replay import Replay
 from rlnlp.rollout import batch_of
-from rlnlp.seeds import generator
+from rlnlp.types import generator
 from tests import enumerated
 from tests.enumerated import RESPONSES, STATES, T, V
 from tests.test_learners import toy, weights
@@ -21,7 +22,14 @@ ALPHA, GAMMA = 0.3, 0.9
 
 
 def settings(**changes):
-    base = {"updates": 4, "episodes_per_update": 8, "batch_episodes": 4, "gradient_steps": 2, "max_new_tokens": 6, "buffer": 200}
+    base = {
+        "updates": 4,
+        "episodes_per_update": 8,
+        "batch_episodes": 4,
+        "gradient_steps": 2,
+        "max_new_tokens": 6,
+        "buffer": 200,
+    }
     return sac.Config(**{**base, **changes})
 
 
@@ -61,7 +69,8 @@ def cells():
     return [(response[:t], token) for response in RESPONSES for t, token in enumerate(response)]
 
 
-# the oracle --------------------------------------------------------------------------------------------------------------
+# the oracle
+# --------------------------------------------------------------------------------------------------------------
 
 
 def test_the_oracles_soft_optimum_is_the_reference_tilted_by_the_score():
@@ -73,7 +82,9 @@ def test_the_oracles_soft_optimum_is_the_reference_tilted_by_the_score():
     values, _, best = enumerated.soft_optimum(ref, enumerated.paid_at_end(scores), ALPHA)
     assert values[()] == pytest.approx(ALPHA * log_z.item(), abs=1e-6)
     for i, y in enumerate(RESPONSES):
-        assert sum(best[y[:t]][a].item() for t, a in enumerate(y)) == pytest.approx((tilted[i] - log_z).item(), abs=1e-5)
+        assert sum(best[y[:t]][a].item() for t, a in enumerate(y)) == pytest.approx(
+            (tilted[i] - log_z).item(), abs=1e-5
+        )
     again, _ = enumerated.soft_values(best, ref, enumerated.paid_at_end(scores), ALPHA)
     assert again[()] == pytest.approx(values[()], abs=1e-9)  # it is the value of its own policy
 
@@ -84,7 +95,9 @@ def test_the_oracles_values_are_sums_over_all_responses(kind):
     chances = [torch.stack([policy[y[:t]][a] for t, a in enumerate(y)]).prod().item() for y in RESPONSES]
     assert sum(chances) == pytest.approx(1, abs=1e-6) and len(RESPONSES) == 40 and len(STATES) == 13
     values, q = enumerated.policy_values(policy, reward, GAMMA)
-    assert values[()] == pytest.approx(sum(p * scores[y] * GAMMA ** (len(y) - 1) for p, y in zip(chances, RESPONSES)), abs=1e-6)
+    assert values[()] == pytest.approx(
+        sum(p * scores[y] * GAMMA ** (len(y) - 1) for p, y in zip(chances, RESPONSES)), abs=1e-6
+    )
     reached = enumerated.visits(policy)
     for state in STATES:
         through = [p for p, y in zip(chances, RESPONSES) if y[: len(state)] == state and len(y) > len(state)]
@@ -93,7 +106,8 @@ def test_the_oracles_values_are_sums_over_all_responses(kind):
     assert enumerated.optimal_values(reward, allowed={s: {2} for s in STATES})[0][()] == scores[(2, 2, 2)]
 
 
-# its parts against the oracle ---------------------------------------------------------------------------------------------
+# its parts against the oracle
+# ---------------------------------------------------------------------------------------------
 
 
 def read(state, config, episodes, critic=None):
@@ -198,7 +212,11 @@ def test_the_actors_gradient_is_the_exact_soft_policy_gradient(world):
 
 
 def test_the_actors_loss_is_a_kl_in_nats():
-    p, r, q = torch.tensor([[0.5, 0.5, 0.0]]).log(), torch.tensor([[0.2, 0.8, 0.0]]).log(), torch.tensor([[0.1, -0.1, 9.0]])
+    p, r, q = (
+        torch.tensor([[0.5, 0.5, 0.0]]).log(),
+        torch.tensor([[0.2, 0.8, 0.0]]).log(),
+        torch.tensor([[0.1, -0.1, 9.0]]),
+    )
     weights = [0.2 * 2.718281828 ** (0.1 / ALPHA), 0.8 * 2.718281828 ** (-0.1 / ALPHA)]
     by_hand = sum(0.5 * torch.tensor(0.5 * sum(weights) / w).log().item() for w in weights)
     assert sac.actor_loss(p, r, q, ALPHA).item() == pytest.approx(by_hand, abs=1e-5)
@@ -206,20 +224,34 @@ def test_the_actors_loss_is_a_kl_in_nats():
     assert sac.actor_loss(best, r, q, ALPHA).item() == pytest.approx(0, abs=1e-6)
 
 
-# convergence --------------------------------------------------------------------------------------------------------------
+# convergence
+# --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind, head, steps, rate", [("causal", "logits", 300, 5e-3), ("encoder-decoder", "linear", 900, 2.5e-3)])
+@pytest.mark.parametrize(
+    "kind, head, steps, rate", [("causal", "logits", 300, 5e-3), ("encoder-decoder", "linear", 900, 2.5e-3)]
+)
 def test_converges_to_the_soft_optimum(kind, head, steps, rate):
     """From a replay of the 40 responses, which no policy of this training drew: soft Q* and pi* within 0.05 at all 13
     states and 4 tokens; scores from -1 to 1, alpha 0.3. Steps and rate leave room for other machines' rounding: four
-    seeds of the encoder-decoder stay below 0.004 and 0.03, where 300 steps at 5e-3 did on one processor and did not on another."""
+    seeds of the encoder-decoder stay below 0.004 and 0.03, where 300 steps at 5e-3 did on one processor and did not on
+    another."""
     policy = MAKE[kind](V, seed=0, layers=1, spread={"causal": 0.12, "encoder-decoder": 0.4}[kind])
-    if kind == "encoder-decoder":  # its start token is PAD, a token of this MDP: to T5, a run of one token has no length
+    if (
+        kind == "encoder-decoder"
+    ):  # its start token is PAD, a token of this MDP: to T5, a run of one token has no length
         policy.config.decoder_start_token_id = EOS
     config = settings(
-        max_new_tokens=T, alpha=ALPHA, gamma=GAMMA, lam=0.0, head=head, scale=0.5, batch_episodes=40, tau=0.2,
-        learning_rate=rate, critic_learning_rate=rate,
+        max_new_tokens=T,
+        alpha=ALPHA,
+        gamma=GAMMA,
+        lam=0.0,
+        head=head,
+        scale=0.5,
+        batch_episodes=40,
+        tau=0.2,
+        learning_rate=rate,
+        critic_learning_rate=rate,
     )
     state = sac.init(policy, config, seed=0)
     reward, episodes = enumerated.paid_at_end(enumerated.some_scores()), enumerated.all_episodes()
@@ -237,7 +269,8 @@ def test_converges_to_the_soft_optimum(kind, head, steps, rate):
     close(enumerated.probs(policy), optimum, 0.05)
 
 
-# the replay, the protocol -------------------------------------------------------------------------------------------------
+# the replay, the protocol
+# -------------------------------------------------------------------------------------------------
 
 
 def test_whole_episodes_come_back_whole():
@@ -291,7 +324,9 @@ def test_experience_is_the_critics_view(world):
         ratio = policy[where] - ref[where]
         value = (policy[where].exp() * (q[i] - ALPHA * ratio)).sum().item()
         assert seen.values[row, t].item() == pytest.approx(value, abs=1e-5)
-        assert seen.advantages[row, t].item() == pytest.approx((q[i, token] - ALPHA * ratio[token]).item() - value, abs=1e-5)
+        assert seen.advantages[row, t].item() == pytest.approx(
+            (q[i, token] - ALPHA * ratio[token]).item() - value, abs=1e-5
+        )
         paid = enumerated.paid_at_end(scores)(where, token) - ALPHA * ratio[token].item()
         assert seen.rewards[row, t].item() == pytest.approx(paid, abs=1e-5)
 
@@ -367,7 +402,7 @@ def test_a_policy_that_breaks_has_diverged():
     next(running)
     with torch.no_grad():
         policy.transformer.ln_f.weight.fill_(float("nan"))
-    with pytest.raises(ppo.Diverged, match="update 2: .*not finite"):
+    with pytest.raises(common.Diverged, match="update 2: .*not finite"):
         next(running)
 
 
@@ -376,7 +411,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing():
     before = weights(policy)
     state = sac.init(policy, config, seed=0)
     policy.transformer.h[0].ln_1.bias.register_hook(lambda grad: grad * float("inf"))
-    with pytest.raises(ppo.Diverged, match=r"update 1: gradient step 1: .*(nan|inf)"):
+    with pytest.raises(common.Diverged, match=r"update 1: gradient step 1: .*(nan|inf)"):
         list(sac.train(state, prompts(32), toy, config))
     assert torch.equal(weights(policy), before)
 
@@ -386,8 +421,17 @@ def test_learns_the_toy(kind, lam):
     """Share of one token among 24: 0.04 by chance; must pass 0.8 within 12 updates of 32 episodes."""
     policy = MAKE[kind](24, spread={"causal": 0.02, "encoder-decoder": 0.3}[kind])
     config = settings(
-        updates=12, episodes_per_update=32, batch_episodes=16, gradient_steps=8, alpha=0.02, learning_rate=1e-2,
-        critic_learning_rate=1e-2, tau=0.1 if lam else 0.3, lam=lam, min_new_tokens=6, buffer=1000,
+        updates=12,
+        episodes_per_update=32,
+        batch_episodes=16,
+        gradient_steps=8,
+        alpha=0.02,
+        learning_rate=1e-2,
+        critic_learning_rate=1e-2,
+        tau=0.1 if lam else 0.3,
+        lam=lam,
+        min_new_tokens=6,
+        buffer=1000,
     )
     state = sac.init(policy, config, seed=0)
     curve = [m["objective/score"] for m in sac.train(state, prompts(32, vocabulary=24), toy, config)]
@@ -395,9 +439,16 @@ def test_learns_the_toy(kind, lam):
 
 
 @pytest.mark.parametrize(
-    "bad", [
-        {"alpha": 0.0}, {"tau": 0.0}, {"tau": 1.1}, {"scale": 0.0}, {"buffer": 47}, {"warm_up": 196},
-        {"head": "other"}, {"lam": 1.5},
+    "bad",
+    [
+        {"alpha": 0.0},
+        {"tau": 0.0},
+        {"tau": 1.1},
+        {"scale": 0.0},
+        {"buffer": 47},
+        {"warm_up": 196},
+        {"head": "other"},
+        {"lam": 1.5},
     ],
 )
 def test_bad_settings_are_refused(bad):

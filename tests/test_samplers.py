@@ -15,7 +15,7 @@ from transformers import (
 )
 
 from rlnlp import models, samplers
-from rlnlp.rollout import sample, sampling_from
+from rlnlp.rollout import observe, sample, sampling_from, truncation
 from tests.tiny import MAKE, prompts
 
 
@@ -88,7 +88,7 @@ def test_chain_truncates_what_is_left():
     logits = torch.tensor([[0.4, 0.3, 0.2, 0.1]]).log()
     _, allowed, _ = samplers.chain(samplers.top_k(2), samplers.top_p(0.5))(logits, None)
     assert allowed.tolist() == [[True, False, False, False]]  # 0.4 / 0.7 > 0.5 after top-k
-    assert samplers.truncation(0, 1.0) is None
+    assert truncation(0, 1.0) is None
 
 
 def test_every_row_keeps_a_token():
@@ -110,7 +110,8 @@ def test_bad_settings_are_refused(make, message):
         make()
 
 
-# the rules of the report ------------------------------------------------------------------------------------------------
+# the rules of the report
+# ------------------------------------------------------------------------------------------------
 
 
 def degenerate(vocabulary=40):
@@ -154,7 +155,7 @@ def by_formula(rule, value, probabilities):
         threshold = value if rule == "epsilon" else min(value, math.sqrt(value) * math.exp(-h))
         return {i for i, p in enumerate(probabilities) if p > threshold or p == max(probabilities)}
     distance = [abs(h + math.log(p)) if p > 0 else math.inf for p in probabilities]
-    kept, mass = set(), 0.0
+    kept, mass, last = set(), 0.0, 0.0
     for i in sorted(range(len(probabilities)), key=distance.__getitem__):
         if mass >= value and distance[i] > last:
             break
@@ -191,7 +192,14 @@ def test_worked_examples():
 def test_a_tie_is_kept_or_cut_whole():
     torch.manual_seed(2)
     logits = torch.randint(0, 4, (200, 40)).float()
-    for rule, value in (("top_k", 5), ("min_p", 0.3), ("typical", 0.3), ("epsilon", 0.03), ("eta", 0.1), ("mirostat", 1.5)):
+    for rule, value in (
+        ("top_k", 5),
+        ("min_p", 0.3),
+        ("typical", 0.3),
+        ("epsilon", 0.03),
+        ("eta", 0.1),
+        ("mirostat", 1.5),
+    ):
         allowed, cut = samplers.named(rule, value)(logits, None)[1], 0
         for level in range(4):
             tied = logits == level
@@ -201,7 +209,8 @@ def test_a_tie_is_kept_or_cut_whole():
         assert cut, rule
 
 
-# mirostat ---------------------------------------------------------------------------------------------------------------
+# mirostat
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def mirostat_k(probabilities, mu, top=100):
@@ -240,10 +249,12 @@ def test_mirostat_is_its_papers_algorithm(vocabulary, tau):
         for row, probabilities in enumerate(logits.softmax(-1).tolist()):
             k = mirostat_k(probabilities, mu[row])
             kth = sorted(probabilities, reverse=True)[k - 1]
-            assert set(allowed[row].nonzero().flatten().tolist()) == {i for i, p in enumerate(probabilities) if p >= kth}
+            assert set(allowed[row].nonzero().flatten().tolist()) == {
+                i for i, p in enumerate(probabilities) if p >= kth
+            }
             mu[row] -= 0.7 * (-math.log2(probabilities[tokens[row]]) - tau)
             sizes.add(k)
-        state = samplers.observe(state, tokens)
+        state = observe(state, tokens)
     assert len(sizes) >= 5
 
 
@@ -257,7 +268,8 @@ def test_mirostat_at_zipfs_exponent_of_one():
 
 @pytest.mark.parametrize("tau", [3.0, 5.0])
 def test_mirostat_steers_the_surprise_to_its_target(tau):
-    """Whatever the distribution: the mean surprise of many tokens of a Zipf law is tau, where untruncated it is 6.5 bits."""
+    """Whatever the distribution: the mean surprise of many tokens of a Zipf law is tau, where untruncated it is 6.5
+    bits."""
     torch.manual_seed(0)
     logits = (-1.1 * torch.arange(1, 1001).double().log()).repeat(20, 1)
     logprobs, rule, state, total = logits.log_softmax(-1), samplers.mirostat(tau, learning_rate=0.3), None, 0.0
@@ -265,7 +277,7 @@ def test_mirostat_steers_the_surprise_to_its_target(tau):
     for _ in range(150):
         _, allowed, state = rule(logits, state)
         tokens = logits.masked_fill(~allowed, -torch.inf).softmax(-1).multinomial(1)
-        state = samplers.observe(state, tokens.squeeze(1))
+        state = observe(state, tokens.squeeze(1))
         total += -logprobs.gather(1, tokens).mean().item() / math.log(2) / 150
     assert total == pytest.approx(tau, abs=0.15)
 
@@ -273,7 +285,8 @@ def test_mirostat_steers_the_surprise_to_its_target(tau):
 @pytest.mark.parametrize("place", ["own", "after top-k", "mask model"])
 @pytest.mark.parametrize("kind", list(MAKE))
 def test_a_rollout_tells_mirostat_what_was_drawn(kind, place):
-    """The recorded sets are those of the plain algorithm, fed with the tokens of the response and teacher-forced logits."""
+    """The recorded sets are those of the plain algorithm, fed with the tokens of the response and teacher-forced
+    logits."""
     policy, other, tau = MAKE[kind](), MAKE[kind](seed=9), 2.5
     rule, more = samplers.mirostat(tau), {}
     if place == "mask model":
@@ -298,10 +311,18 @@ def test_a_rollout_tells_mirostat_what_was_drawn(kind, place):
     assert len(sizes) > 4
 
 
-# by name ----------------------------------------------------------------------------------------------------------------
+# by name
+# ----------------------------------------------------------------------------------------------------------------
 
 EXAMPLES = {
-    "none": 0, "top_k": 3, "top_p": 0.5, "min_p": 0.2, "typical": 0.5, "epsilon": 0.05, "eta": 0.1, "mirostat": 2.0,
+    "none": 0,
+    "top_k": 3,
+    "top_p": 0.5,
+    "min_p": 0.2,
+    "typical": 0.5,
+    "epsilon": 0.05,
+    "eta": 0.1,
+    "mirostat": 2.0,
 }
 
 
@@ -330,7 +351,9 @@ def test_every_sweep_reaches_no_truncation(rule, value):
     assert samplers.named(rule, value)(rows()[:-1], None)[1].all()
 
 
-@pytest.mark.parametrize("rule, value", [("top_k", 1), ("top_p", 1e-9), ("min_p", 1.0), ("epsilon", 0.999), ("mirostat", 1e-9)])
+@pytest.mark.parametrize(
+    "rule, value", [("top_k", 1), ("top_p", 1e-9), ("min_p", 1.0), ("epsilon", 0.999), ("mirostat", 1e-9)]
+)
 def test_every_sweep_reaches_greedy(rule, value):
     torch.manual_seed(0)
     logits = torch.randn(100, 40)

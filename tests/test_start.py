@@ -1,4 +1,5 @@
-"""The start page leads somewhere: its links exist, it names every lesson as the README does, and its run browser runs."""
+"""The start page leads somewhere: its links exist, it names every lesson as the README does, and its run browser
+runs."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def text() -> str:
 
 def test_every_link_of_the_start_page_leads_to_a_file_in_git():  # JupyterLab opens no folder by a link
     links = set(re.findall(r"\]\(([^)]+)\)", text()))
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     for link in links:
         assert os.path.normpath(f"notebooks/{link}") in tracked, link
     assert {f"{name}.ipynb" for name in PEOPLE} <= links
@@ -41,9 +44,24 @@ def test_make_lab_opens_the_start_page():
 
 @pytest.mark.parametrize("profile", ["mini", "imdb"])
 def test_the_run_browser_shows_the_numbers_that_come_with_the_repository(tmp_path, profile):
-    command = [sys.executable, "-m", "rlnlp.nb", "run", str(ROOT / "notebooks/start.ipynb"), "out.ipynb", "-p", "profile", profile]
+    command = [
+        sys.executable,
+        "-m",
+        "workbook.stages.nb",
+        "run",
+        str(ROOT / "notebooks/start.ipynb"),
+        "out.ipynb",
+        "-p",
+        "profile",
+        profile,
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    outputs = [o for c in json.loads((tmp_path / "out.ipynb").read_text())["cells"] if c["cell_type"] == "code" for o in c["outputs"]]
+    outputs = [
+        o
+        for c in json.loads((tmp_path / "out.ipynb").read_text())["cells"]
+        if c["cell_type"] == "code"
+        for o in c["outputs"]
+    ]
     page = "".join("".join(o.get("data", {}).get("text/html", "")) for o in outputs)
     assert "<img" in page and "ppo_kl_default" in page

@@ -1,4 +1,5 @@
-"""The study of P29 from end to end, tiny: policies write, raters compare, a reward is learned, RL, raters compare again."""
+"""The study of P29 from end to end, tiny: policies write, raters compare, a reward is learned, RL, raters compare
+again."""
 
 from __future__ import annotations
 
@@ -9,20 +10,36 @@ import pandas as pd
 import pytest
 import torch
 
-from rlnlp import lesson, preference_model, preferences as p, pretrain, study, study_results as results
 from rlnlp.learners import ppo
-from rlnlp.preferences import Choice, Pair, PreferenceError
-from rlnlp.widgets import annotate
+from workbook.draws import small
+from workbook.draws.tokenizer import encode, train_tokenizer
+from workbook.lab import annotate
+from workbook.study import __main__ as study_main
+from workbook.study import collected, pictures, preference_model, protocol, ratings, results
+from workbook.study.ratings import Choice, Pair, PreferenceError
 
-TINY = {"reviews": 60, "steps": 3, "pairs": 24, "comparisons": 10, "updates": 1, "episodes": 8, "epochs": 1, "simulated": 5}
-ROUNDS = (("first", {study.BASE, study.TASK}), ("second", {study.TASK, study.BOTH}), ("control", {study.TWICE, study.BOTH}))
+TINY = {
+    "reviews": 60,
+    "steps": 3,
+    "pairs": 24,
+    "comparisons": 10,
+    "updates": 1,
+    "episodes": 8,
+    "epochs": 1,
+    "simulated": 5,
+}
+ROUNDS = (
+    ("first", {protocol.BASE, protocol.TASK}),
+    ("second", {protocol.TASK, protocol.BOTH}),
+    ("control", {protocol.TWICE, protocol.BOTH}),
+)
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     """The folder of one whole study with simulated raters."""
     folder = tmp_path_factory.mktemp("study") / "seed3"
-    study.run(study.Config(**TINY), 3, folder)
+    protocol.run(protocol.Config(**TINY), 3, folder)
     return folder
 
 
@@ -36,68 +53,84 @@ def contents(folder):
 
 
 def start(done):
-    return study.draw(study.Config(**TINY), 3, done / "models")
+    return protocol.draw(protocol.Config(**TINY), 3, done / "models")
 
 
 def test_the_whole_study_runs_unattended_and_leaves_its_items_and_ratings(done, row):
     for name, systems in ROUNDS:
-        pairs = p.load(done / f"{name}.jsonl", Pair)
-        choices = p.load(done / f"{name}_simulated.jsonl", Choice)
+        pairs = ratings.load(done / f"{name}.jsonl", Pair)
+        choices = ratings.load(done / f"{name}_simulated.jsonl", Choice)
         assert {pair.first_system for pair in pairs} | {pair.second_system for pair in pairs} == systems
-        assert len(p.checked(choices, pairs)) == 3 * len(pairs) and all(c.rater.startswith("simulated-") for c in choices)
+        assert len(ratings.checked(choices, pairs)) == 3 * len(pairs) and all(
+            c.rater.startswith("simulated-") for c in choices
+        )
         assert 0 < sum(pair.first_system == min(systems) for pair in pairs) < len(pairs), "sides are drawn"
     row = row.iloc[0]
     assert row["raters"] == "simulated" and row["judgements"] == 3 * row["pairs"] and -1 <= row["alpha"] <= 1
-    for other in (study.TASK, study.TWICE):
+    for other in (protocol.TASK, protocol.TWICE):
         wins, losses, ties = (row[f"over {other}: {name}"] for name in ("wins", "losses", "ties"))
         share, low, high = (row[f"over {other}: {name}"] for name in ("share", "low", "high"))
         assert share == pytest.approx((wins + ties / 2) / (wins + losses + ties)) and low <= share <= high
-    assert abs(row[f"{study.BASE}: kl"]) < 1e-6 < row[f"{study.BOTH}: kl"]
+    assert abs(row[f"{protocol.BASE}: kl"]) < 1e-6 < row[f"{protocol.BOTH}: kl"]
     assert row["held out, the shorter one: accuracy"] == 1 - row["held out, the longer one: accuracy"]
-    assert 0 <= row["held out, learned: accuracy"] <= 1 and row["learned from"] + row["held out, learned: n"] <= row["pairs"]
+    assert (
+        0 <= row["held out, learned: accuracy"] <= 1
+        and row["learned from"] + row["held out, learned: n"] <= row["pairs"]
+    )
 
 
 def test_no_text_ends_before_its_shortest_length_in_any_arm(done):
-    tokenizer = pretrain.train_tokenizer()
+    tokenizer = train_tokenizer()
     for texts in json.loads((done / "texts.json").read_text())["texts"].values():
-        assert min(len(ids) for ids in pretrain.encode(tokenizer, texts)) >= study.Config(**TINY).min_new_tokens
+        assert min(len(ids) for ids in encode(tokenizer, texts)) >= protocol.Config(**TINY).min_new_tokens
     with pytest.raises(ValueError, match="min_new_tokens"):
-        study.Config(min_new_tokens=lesson.RESPONSE_TOKENS + 1)
+        protocol.Config(min_new_tokens=small.RESPONSE_TOKENS + 1)
     with pytest.raises(ValueError, match="each 3: expected at most simulated"):
-        study.Config(simulated=2)
+        protocol.Config(simulated=2)
 
 
 def test_wins_are_counted_for_the_arm_with_preferences_whatever_its_name_sorts_to(done, row):
-    pairs = {pair.id: pair for pair in p.load(done / "control.jsonl", Pair)}
-    choices = p.load(done / "control_simulated.jsonl", Choice)
-    won = sum(getattr(pairs[c.item], f"{c.chosen}_system", "") == study.BOTH for c in choices)
-    assert won == row[f"over {study.TWICE}: wins"].iloc[0]
+    pairs = {pair.id: pair for pair in ratings.load(done / "control.jsonl", Pair)}
+    choices = ratings.load(done / "control_simulated.jsonl", Choice)
+    won = sum(getattr(pairs[c.item], f"{c.chosen}_system", "") == protocol.BOTH for c in choices)
+    assert won == row[f"over {protocol.TWICE}: wins"].iloc[0]
     two = [Pair("1", "", "x", "y", "a", "b"), Pair("2", "", "x", "y", "b", "a")]
-    table = p.table([Choice("1", "ann", "first"), Choice("2", "ann", "first"), Choice("2", "bob", "tie")], two)
-    assert results.towards(table, "a")["value"].tolist() == [1, -1, 0] and results.towards(table, "b")["value"].tolist() == [-1, 1, 0]
+    table = ratings.table([Choice("1", "ann", "first"), Choice("2", "ann", "first"), Choice("2", "bob", "tie")], two)
+    assert results.towards(table, "a")["value"].tolist() == [1, -1, 0] and results.towards(table, "b")[
+        "value"
+    ].tolist() == [-1, 1, 0]
     assert results.towards(table, "a").attrs["systems"] == ["b", "a"]
 
 
 def test_the_arms_differ_in_their_reward_alone(done):
     begun, texts = start(done), (["the plot is"] * 2, ["superb .", "dull ."])
     learned = preference_model.load(done / "models" / "preference")
-    arms, task, preferred = study.arms(begun, learned, study.Config()), begun.reward(*texts), preference_model.reward(learned)(*texts)
-    torch.testing.assert_close(arms[study.TASK](*texts), task)
-    torch.testing.assert_close(arms[study.TWICE](*texts), 2 * task)
-    torch.testing.assert_close(arms[study.BOTH](*texts)[0], task + preferred)
-    assert set(study.arms(begun, learned, study.Config(control=False))) == {study.TASK, study.BOTH}
+    arms, task, preferred = (
+        protocol.arms(begun, learned, protocol.Config()),
+        begun.reward(*texts),
+        preference_model.reward(learned)(*texts),
+    )
+    torch.testing.assert_close(arms[protocol.TASK](*texts), task)
+    torch.testing.assert_close(arms[protocol.TWICE](*texts), 2 * task)
+    torch.testing.assert_close(arms[protocol.BOTH](*texts)[0], task + preferred)
+    assert set(protocol.arms(begun, learned, protocol.Config(control=False))) == {protocol.TASK, protocol.BOTH}
 
 
 def test_a_seed_is_a_whole_draw_and_its_prompts_are_new(done, tmp_path):
-    here, other = start(done), study.draw(study.Config(**TINY), 4, tmp_path)
+    here, other = start(done), protocol.draw(protocol.Config(**TINY), 4, tmp_path)
     assert here.texts != other.texts and here.prompts.texts != other.prompts.texts
     weights = zip(here.policy.parameters(), other.policy.parameters())
     assert any(not torch.equal(a, b) for a, b in weights)
     assert not torch.equal(here.reward([""], ["superb ."]), other.reward([""], ["superb ."]))
-    prompts = [set(here.prompts.texts), *(set(study.new_prompts(here, name, 100, 3).texts) for name in ("first", "second"))]
-    openings = {" ".join(text.split()[: lesson.PROMPT_WORDS]) for text in here.texts}
+    prompts = [
+        set(here.prompts.texts),
+        *(set(protocol.new_prompts(here, name, 100, 3).texts) for name in ("first", "second")),
+    ]
+    openings = {" ".join(text.split()[: small.PROMPT_WORDS]) for text in here.texts}
     for i, one in enumerate(prompts):
-        assert len(one & openings) <= 2 and all(len(one & two) <= 2 for two in prompts[:i]), "chance alone repeats ten words"
+        assert len(one & openings) <= 2 and all(len(one & two) <= 2 for two in prompts[:i]), (
+            "chance alone repeats ten words"
+        )
 
 
 def test_what_is_there_is_not_made_again_and_gives_the_same_numbers(done, tmp_path, monkeypatch):
@@ -113,17 +146,17 @@ def test_what_is_there_is_not_made_again_and_gives_the_same_numbers(done, tmp_pa
 
     monkeypatch.setattr(ppo, "train", dies)
     with pytest.raises(KeyboardInterrupt):
-        study.run(study.Config(**TINY), 3, fresh)
+        protocol.run(protocol.Config(**TINY), 3, fresh)
     assert (fresh / "first.jsonl").exists() and not (fresh / "second.jsonl").exists()
-    study.run(study.Config(**TINY), 3, fresh)
+    protocol.run(protocol.Config(**TINY), 3, fresh)
     assert len(calls) == 4, "three arms, one of them begun twice"
     assert contents(fresh) == contents(done)
     monkeypatch.setattr(ppo, "train", lambda *a: pytest.fail("trained again"))
     (fresh / "measured.json").unlink()
-    study.run(study.Config(**TINY), 3, fresh)
+    protocol.run(protocol.Config(**TINY), 3, fresh)
     assert contents(fresh) == contents(done)
     with pytest.raises(PreferenceError, match="holds a study of other settings"):
-        study.run(study.Config(**TINY | {"pairs": 25}), 3, fresh)
+        protocol.run(protocol.Config(**TINY | {"pairs": 25}), 3, fresh)
 
 
 def made_up(shares, other=(0.5, 0.5, 0.5, 0.5, 0.5), **columns):
@@ -133,8 +166,14 @@ def made_up(shares, other=(0.5, 0.5, 0.5, 0.5, 0.5), **columns):
     rows = []
     for seed, pair in enumerate(zip(shares, other)):
         facts = {"wins": 10, "losses": 9, "ties": 1, "low": 0.2, "high": 0.9, "p_naive": 0.01, "p": 0.2, "p_mixed": 0.3}
-        rows.append({"seed": seed, **base} | {f"over {o}: {k}": v for o, share in zip(results.OTHERS, pair)
-                                              for k, v in {**facts, "share": share + seed / 1000}.items()})  # fmt: skip
+        rows.append(
+            {"seed": seed, **base}
+            | {
+                f"over {o}: {k}": v
+                for o, share in zip(results.OTHERS, pair)
+                for k, v in {**facts, "share": share + seed / 1000}.items()
+            }
+        )
     return pd.DataFrame(rows).assign(**columns)
 
 
@@ -150,47 +189,56 @@ def test_the_answer_is_computed_from_the_seeds_and_names_simulated_raters(shares
     rows = made_up(shares, other)
     text, facts = results.verdict(rows)
     assert tuple(v["word"] for v in facts["verdicts"].values()) == words and meaning in text
-    assert facts["verdicts"][study.TASK]["difference"] == pytest.approx(sum(shares) / 5 + 0.002 - 0.5)
+    assert facts["verdicts"][protocol.TASK]["difference"] == pytest.approx(sum(shares) / 5 + 0.002 - 0.5)
     assert "All raters here are simulated" in text and f"{sum(shares) / 5 + 0.002:.3f}" in text and "5 seeds" in text
     people = results.verdict(rows.assign(raters="people"))[0]
     assert "simulated" not in people
     alone = results.rejected(rows)
     ahead = sum(share + seed / 1000 > 0.5 for seed, share in enumerate(shares))
-    assert f"{study.TASK}*, {ahead} for it and {5 - ahead} against it by the naive p; 0 for it and 0 against it by the cl" in alone
+    assert (
+        f"{protocol.TASK}*, {ahead} for it and {5 - ahead} against it by the naive p; 0 for it and 0 against it by "
+        f"the cl" in alone
+    )
 
 
 def test_numbers_are_summarised_over_seeds_and_the_figures_say_simulated(done, row):
     two = pd.concat([row, row.assign(seed=4, **{"alpha": row["alpha"] + 0.1})])
     rows = results.summary(two)
     assert rows.loc["alpha", "mean"] == pytest.approx(row["alpha"].iloc[0] + 0.05) and rows.loc["alpha", "seeds"] == 2
-    assert "over task: share" in rows.index and not {"over task: p", "over task: p_naive", "over task: low"} & set(rows.index)
+    assert "over task: share" in rows.index and not {"over task: p", "over task: p_naive", "over task: low"} & set(
+        rows.index
+    )
     assert rows.loc["alpha", "low"] < rows.loc["alpha", "mean"] < rows.loc["alpha", "high"]
-    figure = results.shares(two)
+    figure = pictures.shares(two)
     texts = [axis.get_xlabel() for axis in figure.axes]
     assert len(texts) == 2 and all("simulated raters" in text for text in texts) and "simulated" in figure.get_label()
-    assert study.BASE in results.what_is_written(two).get_label()
-    assert list(results.shares_table(two)["compared with"]) == [study.TASK] * 2 + [study.TWICE] * 2
+    assert protocol.BASE in pictures.what_is_written(two).get_label()
+    assert list(results.shares_table(two)["compared with"]) == [protocol.TASK] * 2 + [protocol.TWICE] * 2
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_with_people_it_waits_for_their_ratings_and_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(annotate, "TOO_SOON_S", 0.0)  # a test types faster than people
-    config = study.Config(**TINY | {"pairs": 12, "each": 2, "control": False})
+    config = protocol.Config(**TINY | {"pairs": 12, "each": 2, "control": False})
     for name in ("first", "second"):
-        with pytest.raises(study.Waiting, match=rf"ratings of .*{name}.jsonl are missing") as told:
-            study.run(config, 0, tmp_path, raters="people")
+        with pytest.raises(collected.Waiting, match=rf"ratings of .*{name}.jsonl are missing") as told:
+            protocol.run(config, 0, tmp_path, raters="people")
         assert "annotate.pairs" in str(told.value)
-        items = p.load(tmp_path / f"{name}.jsonl", Pair)
+        items = ratings.load(tmp_path / f"{name}.jsonl", Pair)
         for rater, keys in (("ann", "121"), ("bob", "120")):
             widget = annotate.pairs(items, tmp_path / f"{name}_{rater}.jsonl", rater)
             for _ in items:
                 widget.press(keys[widget.place % 3])
             assert widget.done
-    study.run(config, 0, tmp_path, raters="people")
+    protocol.run(config, 0, tmp_path, raters="people")
     rows = results.per_seed([tmp_path], mixed=False)
-    assert rows["raters"].tolist() == ["people"] and f"over {study.TASK}: share" in rows and f"over {study.TWICE}: share" not in rows
-    assert not list(tmp_path.glob("*simulated*")) and "simulated" not in results.shares(rows).get_label()
+    assert (
+        rows["raters"].tolist() == ["people"]
+        and f"over {protocol.TASK}: share" in rows
+        and f"over {protocol.TWICE}: share" not in rows
+    )
+    assert not list(tmp_path.glob("*simulated*")) and "simulated" not in pictures.shares(rows).get_label()
     assert "simulated" not in results.verdict(rows)[0] and "Without the control" in results.verdict(rows)[0]
 
 
@@ -198,16 +246,16 @@ def test_ratings_by_simulated_raters_do_not_pass_for_peoples(done, tmp_path):
     for name in ("first.jsonl", "first_simulated.jsonl"):
         shutil.copy(done / name, tmp_path / name.replace("_simulated", "_ann"))
     with pytest.raises(PreferenceError, match="expected ratings by people, found some by simulated-1"):
-        study.rated(tmp_path, "first", study.Config(**TINY), 3, "people")
+        collected.rated(tmp_path, "first", protocol.Config(**TINY), 3, "people")
 
 
 @pytest.mark.slow
 def test_the_command_line_writes_a_summary_and_names_a_wrong_setting(tmp_path, capsys):
     options = [word for name, value in TINY.items() for word in (f"--{name}", str(value))]
-    assert study.main([str(tmp_path), *options, "--control", "false"]) == 0
+    assert study_main.main([str(tmp_path), *options, "--control", "false"]) == 0
     assert "simulated raters" in capsys.readouterr().out and (tmp_path / "shares.png").exists()
     assert "p_naive" in (tmp_path / "per_seed.csv").read_text()
     assert json.loads((tmp_path / "seed0/study.json").read_text())["config"]["control"] is False
-    assert study.main([str(tmp_path / "x"), "--pairs", "2"]) == 1 and "pairs" in capsys.readouterr().err
-    assert study.main([str(tmp_path / "y"), *options, "--control", "false", "--raters", "people"]) == 0
+    assert study_main.main([str(tmp_path / "x"), "--pairs", "2"]) == 1 and "pairs" in capsys.readouterr().err
+    assert study_main.main([str(tmp_path / "y"), *options, "--control", "false", "--raters", "people"]) == 0
     assert "annotate.pairs" in capsys.readouterr().out

@@ -1,4 +1,5 @@
-"""The study's report and pipeline: the checks of its tests, the paper's p-values, real preferences, stages and their code."""
+"""The study's report and pipeline: the checks of its tests, the paper's p-values, real preferences, stages and their
+code."""
 
 from __future__ import annotations
 
@@ -10,9 +11,10 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
-from rlnlp import preference_model, study, study_pipeline as pipeline, study_real as real, study_report as report
-from rlnlp.data import DataError
-from rlnlp.runs import file_hash
+from tests.executed import reached
+from workbook.stages import study_pipeline as pipeline
+from workbook.study import preference_model, protocol, real, report
+from workbook.texts.hub import DataError
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -23,8 +25,10 @@ def values():
 
 
 def test_the_settings_of_the_study_are_sound_and_the_pilots_seed_is_not_among_them(values):
-    config = study.Config.model_validate(values["study"])
-    assert set(values["study"]) == set(study.Config.model_fields), "every value is written down, none left to a default"
+    config = protocol.Config.model_validate(values["study"])
+    assert set(values["study"]) == set(protocol.Config.model_fields), (
+        "every value is written down, none left to a default"
+    )
     assert len(set(values["seeds"])) == 5 and 100 not in values["seeds"] and config.min_new_tokens == 12
 
 
@@ -32,12 +36,23 @@ def test_every_stage_depends_on_its_code_and_a_draw_not_on_what_shows_it(tmp_pat
     pipeline.code(tmp_path)
     stages = YAML(typ="safe", pure=True).load(ROOT / "study" / "dvc.yaml")["stages"]
     deps = [d for stage in stages.values() for d in stage.get("do", stage)["deps"] if d.startswith("build/code/")]
-    assert sorted(deps) == sorted(f"build/code/{name}.json" for name in pipeline.USES) == sorted(f"build/code/{p.name}" for p in tmp_path.iterdir())
-    files = {p.stem: json.loads(p.read_text()) for p in tmp_path.iterdir()}
-    assert {"rlnlp/study.py", "rlnlp/learners/ppo.py", "rlnlp/corpus.py", "rlnlp/simulated_raters.py"} <= set(files["draw"])
-    assert not {"rlnlp/study_results.py", "rlnlp/agreement.py", "rlnlp/study_report.py"} & set(files["draw"])
-    assert {"rlnlp/study_results.py", "rlnlp/agreement.py", "rlnlp/study_report.py", "rlnlp/nb.py"} <= set(files["report"])
-    assert files["calibration"]["rlnlp/agreement.py"] == file_hash(ROOT / "rlnlp" / "agreement.py")
+    assert (
+        sorted(deps)
+        == sorted(f"build/code/{name}.json" for name in pipeline.USES)
+        == sorted(f"build/code/{p.name}" for p in tmp_path.iterdir())
+    )
+    used = {name: reached(roots) for name, roots in pipeline.USES.items()}
+    assert {
+        "workbook.study.protocol:run",
+        "rlnlp.learners.ppo:train",
+        "workbook.texts.corpus:generate",
+        "workbook.study.raters:simulate_choices",
+    } <= used["draw"]
+    shows = ("workbook.study.results", "workbook.study.agreement", "workbook.study.report", "workbook.stages")
+    assert not [name for name in used["draw"] if name.startswith(shows)]
+    assert all(
+        any(name.startswith(f"{module}:") for name in used["report"]) for module in (*shows[:3], "workbook.stages.nb")
+    )
 
 
 def test_data_that_are_given_or_taken_away_are_noticed(tmp_path, monkeypatch):
@@ -57,7 +72,9 @@ def test_false_positives_are_counted_and_the_naive_test_has_too_many():
     found = report.calibrate(40, 2)
     assert found["Likert ratings"]["naive"]["of"] == 40 and found["Likert ratings"]["mixed"]["of"] == 2
     for tests in found.values():
-        assert tests["naive"]["found"] > 5 > tests["clustered"]["found"], tests  # 2 of 40 are honest; 40 draws exceed 4 once in 20
+        assert tests["naive"]["found"] > 5 > tests["clustered"]["found"], (
+            tests
+        )  # 2 of 40 are honest; 40 draws exceed 4 once in 20
     table = report.calibration_table({"choices": {"naive": {"found": 10, "of": 40}, "mixed": {"found": 0, "of": 0}}})
     assert table.loc["choices", "every judgement for itself"].startswith("25.0% [14.2%, 40.2%]")
     assert "raters 12" in table.loc["choices", "sizes"]
@@ -90,7 +107,11 @@ def written(folder, n=40):
 def test_real_preferences_are_measured_beside_length_and_no_text_is_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(real, "SHAPE", {**real.SHAPE, "width": 16, "learning_rate": 1e-2, "max_tokens": 32})
     found = real.measure("mine", [0, 1], 10, "bradley-terry", 300, written(tmp_path))
-    assert found["given"] and (found["train"], found["test"], found["prompts in both, left out"]) == (40, 40, 1) and set(found["accuracy by seed"]) == {"0", "1"}
+    assert (
+        found["given"]
+        and (found["train"], found["test"], found["prompts in both, left out"]) == (40, 40, 1)
+        and set(found["accuracy by seed"]) == {"0", "1"}
+    )
     over = found["over prompts"]
     assert over["longer"]["estimate"] == 0.25 and over["learned, mean of seeds"]["estimate"] > 0.8
     assert over["difference"]["estimate"] == pytest.approx(over["learned, mean of seeds"]["estimate"] - 0.25)
@@ -104,7 +125,9 @@ def test_without_real_preferences_the_report_says_how_to_give_them(tmp_path, mon
     found = real.measure("mine", [0], 1, "bradley-terry", 300, str(tmp_path))
     assert found == {"given": False, "data set": "mine"} and "$RLNLP_MIRROR/datasets/mine" in real.said(found)
     (tmp_path / "datasets" / "mine").mkdir(parents=True)
-    pd.DataFrame({"prompt": ["p"], "chosen": ["a"], "reject": ["b"]}).to_parquet(tmp_path / "datasets" / "mine" / "train.parquet")
+    pd.DataFrame({"prompt": ["p"], "chosen": ["a"], "reject": ["b"]}).to_parquet(
+        tmp_path / "datasets" / "mine" / "train.parquet"
+    )
     with pytest.raises(DataError, match="no column 'rejected'"):
         real.measure("mine", [0], 1, "bradley-terry", 300, str(tmp_path))
 
@@ -119,6 +142,13 @@ def test_samples_are_the_first_ones_of_every_policy(tmp_path):
     texts = {name: [f"{name} {i}" for i in range(30)] for name in report.COLUMNS}
     (tmp_path / "texts.json").write_text(json.dumps({"prompts": [f"prompt {i}" for i in range(30)], "texts": texts}))
     rows = report.samples(tmp_path, 3)
-    assert [row["prompt"] for row in rows] == ["prompt 0", "prompt 1", "prompt 2"] and rows[2][study.BOTH] == f"{study.BOTH} 2"
+    assert [row["prompt"] for row in rows] == ["prompt 0", "prompt 1", "prompt 2"] and rows[2][
+        protocol.BOTH
+    ] == f"{protocol.BOTH} 2"
     page = report.samples_markdown(tmp_path, 7)
-    assert "Seed 7, the first 20 prompts" in page and page.count("\n## ") == 4 and "before RL 19" in page and "before RL 20" not in page
+    assert (
+        "Seed 7, the first 20 prompts" in page
+        and page.count("\n## ") == 4
+        and "before RL 19" in page
+        and "before RL 20" not in page
+    )

@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from rlnlp import tidy
-from rlnlp.runs import read_table, write_table
+from workbook.results import tidy
+from workbook.store.tables import read_table, write_table
 
 RUN = {"condition": "a", "seed": 1, "split": "test", "decoding": "plain", "score": 0.5}
 
@@ -15,11 +15,31 @@ RUN = {"condition": "a", "seed": 1, "split": "test", "decoding": "plain", "score
 def profile(tmp_path):
     """Two runs with different columns, one that failed, and one that params.yaml does not name any more."""
     folder = tmp_path / "profiles" / "x"
-    rows = [{**RUN, "seed": s, "split": split, "score": v} for s, split, v in ((1, "test", 0.5), (2, "test", 0.25), (1, "half", 0.0))]
+    rows = [
+        {**RUN, "seed": s, "split": split, "score": v}
+        for s, split, v in ((1, "test", 0.5), (2, "test", 0.25), (1, "half", 0.0))
+    ]
     write_table(folder / "runs/a/per_seed.csv", [*rows, {**RUN, "decoding": "top_p", "score": 0.9}])
-    write_table(folder / "runs/d/per_seed.csv", [{**RUN, "condition": "d", "score": None, "judge": 1 / 3, "kl_deployed": math.inf}])
+    write_table(
+        folder / "runs/d/per_seed.csv",
+        [{**RUN, "condition": "d", "score": None, "judge": 1 / 3, "kl_deployed": math.inf}],
+    )
     write_table(folder / "runs/gone/per_seed.csv", [{**RUN, "condition": "gone"}])
-    (folder / "params.yaml").write_text("root: ../..\nprofile: x\nruns: {a: {}, failed: {}}\ncontinued: {d: {}}\n")
+    for condition in ("a", "d"):
+        run = folder / "runs" / condition
+        (run / "config.json").write_text(f'{{"condition": "{condition}", "run": {{}}, "learner": {{"updates": 2}}}}')
+        lines = [{"condition": condition, "seed": s, "prompt": "", "response": "x", "score": 0.5} for s in (1, 2)]
+        (run / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    curve = {"condition": "a", "seed": 1, "update": 1, "objective/score": 1 / 3, "policy/loss": 0.1}
+    write_table(folder / "runs/a/curves.csv", [curve, {**curve, "seed": 2, "objective/score": 2 / 3}])
+    (folder / "runs/a/episode.json").write_text('{"tokens": ["a"], "kl": [0.123456]}')
+    (folder / "tune").mkdir()
+    (folder / "tune/ppo.json").write_text('{"kl_coef": 0.05}')
+    (folder / "models/draw1").mkdir(parents=True)
+    (folder / "models/draw1/models.json").write_text('{"policy": {"vocabulary": 710}}')
+    (folder / "params.yaml").write_text(
+        "root: ../..\nprofile: x\nseeds: [1, 2]\nruns: {a: {}, failed: {}}\ncontinued: {d: {}}\n"
+    )
     return folder
 
 
@@ -27,9 +47,12 @@ def test_every_row_of_every_listed_run_and_no_other(profile, tmp_path):
     assert tidy.main([str(profile / "params.yaml")]) == 0
     rows = read_table(tmp_path / "reports/x/per_seed.csv")
     assert [(r["condition"], r["seed"], r["split"], r["decoding"], r["score"], r["judge"]) for r in rows] == [
-        ("a", 1, "test", "plain", 0.5, None), ("a", 2, "test", "plain", 0.25, None), ("a", 1, "half", "plain", 0.0, None),
-        ("a", 1, "test", "top_p", 0.9, None), ("d", 1, "test", "plain", None, 1 / 3),
-    ]  # fmt: skip
+        ("a", 1, "test", "plain", 0.5, None),
+        ("a", 2, "test", "plain", 0.25, None),
+        ("a", 1, "half", "plain", 0.0, None),
+        ("a", 1, "test", "top_p", 0.9, None),
+        ("d", 1, "test", "plain", None, 1 / 3),
+    ]
 
 
 def test_means_are_over_seeds_and_never_over_some_of_them(profile, tmp_path):
@@ -38,5 +61,24 @@ def test_means_are_over_seeds_and_never_over_some_of_them(profile, tmp_path):
     assert found == {"a": {"score": 0.375}, "d": {"judge": 0.333333}}
 
 
+def test_the_other_tables_hold_what_reports_read_and_no_more(profile, tmp_path):
+    tidy.main([str(profile / "params.yaml")])
+    out = tmp_path / "reports/x"
+    curves = read_table(out / "curves.csv")
+    assert [(r["seed"], r["objective/score"]) for r in curves] == [(1, 0.333333), (2, 0.666667)]
+    assert "policy/loss" not in curves[0]
+    assert read_table(out / "learning_curves.csv") == [{"update": 1, "a": 0.5}]
+    texts = [json.loads(line) for line in (out / "samples.jsonl").read_text().splitlines()]
+    assert [(t["condition"], t["seed"]) for t in texts] == [("a", 1), ("d", 1)]  # the first seed's
+    assert set(json.loads((out / "conditions.json").read_text())) == {"a", "d"}
+    assert json.loads((out / "episodes.json").read_text()) == {"a": {"tokens": ["a"], "kl": [0.1235]}}
+    facts = json.loads((out / "facts.json").read_text())
+    assert facts == {
+        "models": {"1": {"policy": {"vocabulary": 710}}},
+        "tune": {"ppo": {"kl_coef": 0.05}},
+        "variants": {},
+    }
+
+
 def test_a_wrong_call_says_what_was_expected(capsys):
-    assert tidy.main([]) == 2 and "usage: python -m rlnlp.tidy params.yaml" in capsys.readouterr().err
+    assert tidy.main([]) == 2 and "usage: python -m workbook.results.tidy params.yaml" in capsys.readouterr().err

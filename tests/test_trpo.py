@@ -10,15 +10,21 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from rlnlp import checkpoint, optim
-from rlnlp.learners import ppo, trpo
+from rlnlp.learners import common, trpo
+from rlnlp.rollout import batch_of
 from rlnlp.types import take
-from tests.tiny import MAKE, prompts
 from tests.test_learners import toy, weights
+from tests.tiny import MAKE, prompts
 
 
 def settings(**changes):
     base = {
-        "updates": 6, "episodes_per_update": 16, "max_new_tokens": 6, "kl_coef": 0.05, "value_epochs": 2, "learning_rate": 3e-3,
+        "updates": 6,
+        "episodes_per_update": 16,
+        "max_new_tokens": 6,
+        "kl_coef": 0.05,
+        "value_epochs": 2,
+        "learning_rate": 3e-3,
     }
     return trpo.Config(**{**base, **changes})
 
@@ -33,7 +39,8 @@ def kind(request):
     return request.param
 
 
-# numerics ---------------------------------------------------------------------------------------------------------------
+# numerics
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def positive(n, seed):
@@ -45,7 +52,7 @@ def test_conjugate_gradient_solves_the_system():
     for n, seed in ((1, 0), (5, 1), (30, 2)):
         matrix, b = positive(n, seed), np.random.default_rng(seed).normal(size=n)
         a = torch.tensor(matrix)
-        x = optim.conjugate_gradient(lambda v: a @ v, torch.tensor(b), steps=2 * n, tolerance=1e-12)
+        x = optim.conjugate_gradient(a.matmul, torch.tensor(b), steps=2 * n, tolerance=1e-12)
         np.testing.assert_allclose(x, np.linalg.solve(matrix, b), rtol=1e-8)
 
 
@@ -54,9 +61,11 @@ def test_conjugate_gradient_after_k_steps_is_best_in_the_krylov_space():
     matrix, b = positive(12, 3), np.random.default_rng(3).normal(size=12)
     a = torch.tensor(matrix)
     for k in (1, 2, 4):
-        x = optim.conjugate_gradient(lambda v: a @ v, torch.tensor(b), steps=k).numpy()
+        x = optim.conjugate_gradient(a.matmul, torch.tensor(b), steps=k).numpy()
         basis, _ = np.linalg.qr(np.stack([np.linalg.matrix_power(matrix, i) @ b for i in range(k)], 1))
-        np.testing.assert_allclose(x, basis @ np.linalg.solve(basis.T @ matrix @ basis, basis.T @ b), rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose(
+            x, basis @ np.linalg.solve(basis.T @ matrix @ basis, basis.T @ b), rtol=1e-8, atol=1e-12
+        )
         assert np.abs(x - np.linalg.solve(matrix, b)).max() > 1e-3  # not done yet
 
 
@@ -79,12 +88,16 @@ def test_line_search_takes_the_first_share_that_is_accepted():
 
 
 def test_kl_is_summed_over_the_vocabulary():
-    old, new = torch.tensor([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]]).log(), torch.tensor([[0.25, 0.75, 0.0], [0.2, 0.3, 0.5]]).log()
+    old, new = (
+        torch.tensor([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]]).log(),
+        torch.tensor([[0.25, 0.75, 0.0], [0.2, 0.3, 0.5]]).log(),
+    )
     by_hand = 0.5 * np.log(2) + 0.5 * np.log(0.5 / 0.75)
     torch.testing.assert_close(optim.categorical_kl(old, new), torch.tensor([by_hand, 0.0], dtype=torch.float32))
 
 
-# the natural gradient, against a dense solve ----------------------------------------------------------------------------
+# the natural gradient, against a dense solve
+# ----------------------------------------------------------------------------
 
 
 def distributions(model, rollout):
@@ -127,7 +140,13 @@ def drawn(kind):
     """A small model's experience of 6 episodes, at a temperature and with EOS blocked at first."""
     policy = small(kind)
     config = settings(
-        episodes_per_update=6, max_new_tokens=4, temperature=0.7, min_new_tokens=2, fisher_episodes=6, cg_steps=400, damping=0.02,
+        episodes_per_update=6,
+        max_new_tokens=4,
+        temperature=0.7,
+        min_new_tokens=2,
+        fisher_episodes=6,
+        cg_steps=400,
+        damping=0.02,
     )
     state = trpo.init(policy, config, seed=0)
     score = lambda rollout: (((rollout.responses == 3) & rollout.mask).sum(1).float(), {})  # noqa: E731
@@ -179,7 +198,8 @@ def test_fisher_products_of_a_truncated_distribution(kind):
             assert (product(v).double() - exact).norm() < 1e-4 * exact.norm()
 
 
-# the update -------------------------------------------------------------------------------------------------------------
+# the update
+# -------------------------------------------------------------------------------------------------------------
 
 
 def mean_kl(old, new):
@@ -188,13 +208,14 @@ def mean_kl(old, new):
 
 @pytest.mark.parametrize("bound", [0.002, 0.2])
 def test_the_bound_is_never_exceeded(kind, bound):
-    """At 0.2 nats the quadratic model of a few states is far off: full steps break the bound, the search shrinks them."""
+    """At 0.2 nats the quadratic model of a few states is far off: full steps break the bound, the search shrinks
+    them."""
     policy = MAKE[kind](24, spread={"causal": 0.02, "encoder-decoder": 0.3}[kind])
     config = settings(updates=5, kl_bound=bound, damping=1e-3, kl_coef=0.0, cg_steps=5, fisher_episodes=2)
     state = trpo.init(policy, config, seed=0)
     metrics, kls = [], []
     for update in range(config.updates):
-        seen = trpo.collect(state, ppo.batch_of(prompts(32, vocabulary=24), 16, 0, update), toy, config)
+        seen = trpo.collect(state, batch_of(prompts(32, vocabulary=24), 16, 0, update), toy, config)
         with torch.no_grad():
             old = distributions(policy, seen.rollout)
         metrics.append(trpo.update(state, seen, config))
@@ -254,15 +275,21 @@ def test_parts_and_padding_change_no_number():
     state, seen, _ = state_and_experience(top_k=8)
     whole = parts_of(seen)
     split = [part for rows in torch.arange(16).tensor_split(3) for part in parts_of(take(seen, rows))]
-    torch.testing.assert_close(trpo.surrogate_gradient(state.policy, split)[0], trpo.surrogate_gradient(state.policy, whole)[0])
+    torch.testing.assert_close(
+        trpo.surrogate_gradient(state.policy, split)[0], trpo.surrogate_gradient(state.policy, whole)[0]
+    )
     other = MAKE["causal"](seed=9)
-    assert trpo.gain_and_kl(state.policy, other, split) == pytest.approx(trpo.gain_and_kl(state.policy, other, whole), rel=1e-4)
+    assert trpo.gain_and_kl(state.policy, other, split) == pytest.approx(
+        trpo.gain_and_kl(state.policy, other, whole), rel=1e-4
+    )
 
 
 def test_scoring_unlike_sampling_stops_the_run():
     state, seen, config = state_and_experience()
-    wrong = dataclasses.replace(seen.rollout, behavior_logprobs=seen.rollout.behavior_logprobs - 0.01 * seen.rollout.mask)
-    with pytest.raises(ppo.TrainingError, match="update 1: a ratio is off 1 by 0.01"):
+    wrong = dataclasses.replace(
+        seen.rollout, behavior_logprobs=seen.rollout.behavior_logprobs - 0.01 * seen.rollout.mask
+    )
+    with pytest.raises(common.TrainingError, match="update 1: a ratio is off 1 by 0.01"):
         trpo.update(state, dataclasses.replace(seen, rollout=wrong), config)
 
 
@@ -270,7 +297,7 @@ def test_a_gradient_that_is_not_finite_changes_nothing():
     state, seen, config = state_and_experience()
     before = weights(state.policy)
     state.policy.transformer.h[0].ln_1.bias.register_hook(lambda grad: grad * float("inf"))
-    with pytest.raises(ppo.Diverged, match=r"update 1: the gradient norm is (nan|inf)"):
+    with pytest.raises(common.Diverged, match=r"update 1: the gradient norm is (nan|inf)"):
         trpo.update(state, seen, config)
     assert torch.equal(weights(state.policy), before)
 
@@ -293,8 +320,17 @@ def test_learns_the_toy(kind):
     """Share of one token among 24: 0.04 by chance; must pass 0.7 within 14 updates of 32 episodes."""
     policy = MAKE[kind](24, spread={"causal": 0.02, "encoder-decoder": 0.3}[kind])
     config = settings(
-        updates=14, episodes_per_update=32, kl_bound=0.3, damping=1e-3, cg_steps=5, fisher_episodes=8, shrink=0.5, kl_coef=0.0,
-        gamma=1.0, min_new_tokens=6, learning_rate=1e-2,
+        updates=14,
+        episodes_per_update=32,
+        kl_bound=0.3,
+        damping=1e-3,
+        cg_steps=5,
+        fisher_episodes=8,
+        shrink=0.5,
+        kl_coef=0.0,
+        gamma=1.0,
+        min_new_tokens=6,
+        learning_rate=1e-2,
     )
     state = trpo.init(policy, config, seed=0)
     curve = [m["objective/score"] for m in trpo.train(state, prompts(32, vocabulary=24), toy, config)]
@@ -302,8 +338,14 @@ def test_learns_the_toy(kind):
 
 
 @pytest.mark.parametrize(
-    "bad", [
-        {"kl_bound": 0.0}, {"kl_bound": -0.01}, {"damping": -1e-3}, {"cg_steps": 0}, {"shrink": 1.0}, {"minibatches": 17},
+    "bad",
+    [
+        {"kl_bound": 0.0},
+        {"kl_bound": -0.01},
+        {"damping": -1e-3},
+        {"cg_steps": 0},
+        {"shrink": 1.0},
+        {"minibatches": 17},
         {"kl_target": 0.1, "kl_coef": 0.0},
     ],
 )

@@ -10,21 +10,42 @@ import numpy as np
 import pytest
 import torch
 
-from rlnlp import classify, data, pretrain, rewards, variants
-from rlnlp.config import load
-from rlnlp.seeds import stream
+from rlnlp import rewards, scoring
+from rlnlp.types import stream
+from workbook.draws import base, fewer_labels, maker, standard, training, variants
+from workbook.draws.classifier import new_classifier, train_classifier
+from workbook.draws.judge import judge_accuracy, load_judge, train_judge
+from workbook.draws.language_model import new_language_model
+from workbook.draws.tokenizer import encode, train_tokenizer
+from workbook.runs.checks import load
+from workbook.texts import data
+from workbook.texts.hub import DataError
 
 ROOT = Path(__file__).parents[1]
 SETTINGS = {
-    "task.language_model_reviews": 60, "task.language_model_validation_reviews": 10, "task.evaluator_reviews": 20,
-    "task.reward_reviews": 1000, "task.reward_validation_reviews": 200, "task.judge_reviews": 300,
-    "task.train_prompts": 100, "task.validation_prompts": 10, "task.test_prompts": 10,
-    "language_model.steps": 5, "language_model.batch_size": 2, "language_model.width": 32,
-    "reward_model.layers": 1, "reward_model.width": 32, "reward_model.epochs": 3, "reward_model.max_tokens": 48,
-    "reward_model.learning_rate": 3e-3, "sampling.max_new_tokens": 8,
-    "variants.dropout": 0.1, "variants.standard_prompts": 70,
-}  # fmt: skip
-PARTS = ["reward_0", "reward_10", "reward_50", "reward_100", "standard", "judge", "policy"]
+    "task.language_model_reviews": 60,
+    "task.language_model_validation_reviews": 10,
+    "task.evaluator_reviews": 20,
+    "task.reward_reviews": 1000,
+    "task.reward_validation_reviews": 200,
+    "task.judge_reviews": 300,
+    "task.train_prompts": 100,
+    "task.validation_prompts": 10,
+    "task.test_prompts": 10,
+    "language_model.steps": 5,
+    "language_model.batch_size": 2,
+    "language_model.width": 32,
+    "reward_model.layers": 1,
+    "reward_model.width": 32,
+    "reward_model.epochs": 3,
+    "reward_model.max_tokens": 48,
+    "reward_model.learning_rate": 3e-3,
+    "sampling.max_new_tokens": 8,
+    "variants.dropout": 0.1,
+    "variants.standard_prompts": 70,
+}
+ALL = 1 - 1e-12  # of the labels: settings refuse 1, for which there is a reward model already
+PARTS = ["reward_0", "reward_10", "reward_50", "reward_100", "standard", "judge_2", "policy"]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,9 +71,9 @@ def changed(params, **sections):
 def draw(tmp_path_factory):
     """(params, data folder, models folder) of a small draw."""
     folder = tmp_path_factory.mktemp("draw")
-    params = changed(load(ROOT / "params.yaml", **SETTINGS), variants={"label_fractions": (0.0, 0.1, 0.5, 1.0)})
+    params = changed(load(ROOT / "params.yaml", **SETTINGS), variants={"label_fractions": (0.0, 0.1, 0.5, ALL)})
     data.build(params, 1, folder / "data")
-    pretrain.build(params, 1, folder / "data", folder / "models", folder / "scratch")
+    base.build(params, 1, folder / "data", folder / "models", folder / "scratch")
     return params, folder / "data", folder / "models"
 
 
@@ -67,16 +88,16 @@ def built(draw, tmp_path_factory):
 @pytest.fixture
 def made(monkeypatch):
     """Names of the parts that are really made from here on."""
-    names = []
+    names, once = [], maker.once
 
-    def spy(owner, method, label):
-        real = getattr(owner, method)
-        monkeypatch.setattr(owner, method, lambda self, *a: (names.append(label(*a)), real(self, *a))[1])
+    def spy(parent, inputs, make):
+        def making(fresh, states):
+            names.append(parent.name)
+            make(fresh, states)
 
-    spy(variants._Draw, "_train_reward", lambda name, *_: name)
-    spy(variants._Draw, "_score", lambda *_: "standard")
-    spy(variants._Draw, "_train_judge", lambda *_: "judge")
-    spy(pretrain._Draw, "_train_language_model", lambda name, *_: name)
+        return once(parent, inputs, making)
+
+    monkeypatch.setattr(maker, "once", spy)
     return names
 
 
@@ -84,16 +105,16 @@ def made(monkeypatch):
 
 
 def test_shares_are_nested_and_differ_between_draws():
-    shares = [variants.labelled_subset(1000, fraction, 3) for fraction in (0.0, 0.1, 0.5, 1.0)]
+    shares = [fewer_labels.labelled_subset(1000, fraction, 3) for fraction in (0.0, 0.1, 0.5, 1.0)]
     assert [len(share) for share in shares] == [0, 100, 500, 1000]
     assert all(set(small) < set(large) for small, large in itertools.pairwise(shares))
     assert shares[3] == list(range(1000)) and all(share == sorted(share) for share in shares)
     assert np.mean(shares[1]) > 200, "a random share, not the first rows"
-    others = [set(variants.labelled_subset(1000, 0.1, k)) for k in range(4)]
+    others = [set(fewer_labels.labelled_subset(1000, 0.1, k)) for k in range(4)]
     assert all(len(a & b) < 40 for i, a in enumerate(others) for b in others[:i]), "about 10 of 100 by chance"
-    assert variants.labelled_subset(1000, 0.1, 3) == shares[1]
+    assert fewer_labels.labelled_subset(1000, 0.1, 3) == shares[1]
     with pytest.raises(ValueError, match=r"expected 0 to 1, got 1\.5"):
-        variants.labelled_subset(10, 1.5, 3)
+        fewer_labels.labelled_subset(10, 1.5, 3)
 
 
 def test_labels_make_the_reward_model(draw, built):
@@ -105,13 +126,15 @@ def test_labels_make_the_reward_model(draw, built):
     assert accuracy["reward_100"] == accuracy["reward"]
     assert [facts[f"reward_{n}"]["training_reviews"] for n in (0, 10, 50, 100)] == [0, 100, 500, 1000]
     labels = np.array(data.load_labelled(texts, "reward")[1])
-    assert facts["reward_10"]["positive_reviews"] == labels[variants.labelled_subset(1000, 0.1, 1)].sum()
+    assert facts["reward_10"]["positive_reviews"] == labels[fewer_labels.labelled_subset(1000, 0.1, 1)].sum()
     whole = (trained / "reward" / "model.safetensors").read_bytes()
     assert (out / "reward_100" / "model.safetensors").read_bytes() == whole
     assert (out / "reward_50" / "model.safetensors").read_bytes() != whole
     model, tokenizer = rewards._load_classifier(out / "reward_0", None)
-    untrained = classify.new_classifier(tokenizer, params.reward_model, stream(1, "reward"))
-    assert all(torch.equal(a, b) for a, b in zip(model.state_dict().values(), untrained.state_dict().values(), strict=True))
+    untrained = new_classifier(tokenizer, params.reward_model, stream(1, "reward"))
+    assert all(
+        torch.equal(a, b) for a, b in zip(model.state_dict().values(), untrained.state_dict().values(), strict=True)
+    )
 
 
 # one scale for all rewards -------------------------------------------------------------------------------------------
@@ -121,22 +144,24 @@ def test_standardised_scores_have_the_target_mean_and_sd(draw, built):
     params, texts, trained = draw
     facts, out, _ = built
     rows = [json.loads(line) for line in (out / "standard.jsonl").read_text().splitlines()]
-    standard = json.loads((out / "standard.json").read_text())
-    assert sorted(standard) == ["reward", "reward_0", "reward_10", "reward_100", "reward_50"] == sorted(rows[0]["scores"])
-    assert facts["standard"] == {"texts": 70, "scores": standard}
+    scales = json.loads((out / "standard.json").read_text())
+    assert sorted(scales) == ["reward", "reward_0", "reward_10", "reward_100", "reward_50"] == sorted(rows[0]["scores"])
+    assert facts["standard"] == {"texts": 70, "scores": scales}
     first = data.load_rows(texts, "prompts_train", 70)
     assert [row["example_id"] for row in rows] == [row["id"] for row in first]
     assert len({row["response"] for row in rows}) > 35
     prompts, responses = [row["prompt"] for row in rows], [row["response"] for row in rows]
-    goal = standard["reward"]
+    goal = scales["reward"]
     raw = {}
-    for name in standard:
+    for name in scales:
         folder = trained / "reward" if name == "reward" else out / name
         reward = rewards.classifier_reward(folder, max_tokens=params.reward_model.max_tokens)
         raw[name] = reward(prompts, responses)
         assert raw[name].tolist() == pytest.approx([row["scores"][name] for row in rows], abs=1e-6)
-        scores = variants.standardised(reward, standard[name], goal)(prompts, responses, None, None)
-        assert (scores.mean().item(), scores.std(correction=0).item()) == pytest.approx((goal["mean"], goal["sd"]), rel=1e-3)
+        scores = standard.standardised(reward, scales[name], goal)(prompts, responses, None, None)
+        assert (scores.mean().item(), scores.std(correction=0).item()) == pytest.approx(
+            (goal["mean"], goal["sd"]), rel=1e-3
+        )
         assert torch.equal(scores.argsort(), raw[name].argsort())
     assert abs(raw["reward_0"].std().item() / goal["sd"] - 1) > 0.1, "so small a share had another scale before"
 
@@ -147,13 +172,13 @@ def test_standardised_keeps_what_a_reward_function_may_do():
     def counts(prompts, responses, references, meta):
         return [len(response) for response in responses], {"words": [len(r.split()) for r in responses]}
 
-    scores, parts = variants.standardised(counts, scale, {"mean": 10.0, "sd": 1.0})(["a"] * 2, ["abc", "a b c"], [], [])
+    scores, parts = standard.standardised(counts, scale, {"mean": 10.0, "sd": 1.0})(["a"] * 2, ["abc", "a b c"], [], [])
     assert scores.tolist() == [11.0, 12.0] and parts == {"words": [1, 3]}
 
     def plain(prompts, responses, references=None, meta=None):
         return np.array([0.25, 0.75])
 
-    assert variants.standardised(plain, scale, scale)(["a"] * 2, ["b"] * 2).tolist() == [0.25, 0.75]
+    assert standard.standardised(plain, scale, scale)(["a"] * 2, ["b"] * 2).tolist() == [0.25, 0.75]
 
 
 @pytest.mark.parametrize("sd", [0.0, 1e-8, float("nan")])
@@ -162,10 +187,10 @@ def test_a_constant_reward_is_refused_by_name(sd):
         return [0.5] * len(responses)
 
     flat, fine = {"mean": 0.5, "sd": sd}, {"mean": 0.5, "sd": 0.1}
-    with pytest.raises(rewards.RewardError, match="reward always_half: it is constant"):
-        variants.standardised(always_half, flat, fine)
-    with pytest.raises(rewards.RewardError, match="on the scale of is constant"):
-        variants.standardised(always_half, fine, flat)
+    with pytest.raises(scoring.RewardError, match="reward always_half: it is constant"):
+        standard.standardised(always_half, flat, fine)
+    with pytest.raises(scoring.RewardError, match="on the scale of is constant"):
+        standard.standardised(always_half, fine, flat)
 
 
 # judge ---------------------------------------------------------------------------------------------------------------
@@ -174,13 +199,13 @@ def test_a_constant_reward_is_refused_by_name(sd):
 def test_the_second_judge_is_another_one_and_survives_a_save(draw, built):
     facts, out, _ = built
     texts, labels = data.load_labelled(draw[1], "reward_validation")
-    judge = classify.load_judge(out / "judge_2")
+    judge = load_judge(out / "judge_2")
     assert facts["judge_2"]["kind"] == "characters" and facts["judge_2"]["training_reviews"] == 300
-    assert classify.judge_accuracy(judge, texts, labels) == facts["judge_2"]["validation_accuracy"] > 0.6
-    fitted = classify.train_judge(*data.load_labelled(draw[1], "judge"), kind="characters")
+    assert judge_accuracy(judge, texts, labels) == facts["judge_2"]["validation_accuracy"] > 0.6
+    fitted = train_judge(*data.load_labelled(draw[1], "judge"), kind="characters")
     assert judge(texts).tolist() == fitted(texts, ["a prompt"] * len(texts)).tolist()
     assert judge(["delightfulness"]) != judge(["mattressness"]), "it reads parts of words that it has never seen"
-    words = classify.train_judge(*data.load_labelled(draw[1], "judge"))
+    words = train_judge(*data.load_labelled(draw[1], "judge"))
     assert words(["delightfulness"]) == words(["mattressness"])
     assert b"pickle" not in b"".join(content(out / "judge_2").values())
 
@@ -190,7 +215,7 @@ def test_an_unknown_kind_of_judge_is_named(tmp_path, built):
     record = json.loads((tmp_path / "judge" / "judge.json").read_text())
     (tmp_path / "judge" / "judge.json").write_text(json.dumps(record | {"kind": "oracle"}))
     with pytest.raises(ValueError, match="no judge here .*'oracle', expected grammar or one of"):
-        classify.load_judge(tmp_path / "judge")
+        load_judge(tmp_path / "judge")
 
 
 # base model with dropout ---------------------------------------------------------------------------------------------
@@ -204,7 +229,8 @@ def test_policy_dropout_differs_from_policy_in_dropout_alone(draw, built, tmp_pa
     assert facts["policy_dropout"]["dropout"] == 0.1 and facts["policy_dropout"]["validation_bits_per_byte"] > 0
     weights = (trained / "policy" / "model.safetensors").read_bytes()
     assert (out / "policy_dropout" / "model.safetensors").read_bytes() != weights
-    without = variants._Draw(changed(params, variants={"dropout": 0.0}), 1, texts, trained, tmp_path).policy()
+    make = maker.Maker(changed(params, variants={"dropout": 0.0}), 1, texts, tmp_path, trained)
+    without = variants.policy_with_dropout(make)
     assert (without / "model.safetensors").read_bytes() == weights
 
 
@@ -213,12 +239,12 @@ def test_policy_dropout_differs_from_policy_in_dropout_alone(draw, built, tmp_pa
 
 def test_positives_are_the_positive_ones_of_the_same_labels(draw):
     params, texts, _ = draw
-    tokenizer = pretrain.train_tokenizer()
+    tokenizer = train_tokenizer()
     rows = data.load_rows(texts, "reward")
     by_id = {row["id"]: row for row in rows}
-    few, half, all_ = (variants.positive_prompts(params, texts, 1, f, tokenizer) for f in (0.1, 0.5, 1.0))
+    few, half, all_ = (fewer_labels.positive_prompts(params, texts, 1, f, tokenizer) for f in (0.1, 0.5, 1.0))
     for prompts, fraction in ((few, 0.1), (half, 0.5), (all_, 1.0)):
-        share = [rows[i] for i in variants.labelled_subset(len(rows), fraction, 1)]
+        share = [rows[i] for i in fewer_labels.labelled_subset(len(rows), fraction, 1)]
         assert prompts.example_ids == [row["id"] for row in share if row["label"] == 1]
         assert all(meta["label"] == 1 and meta["cut"] == 0 for meta in prompts.meta)
     assert set(few.example_ids) < set(half.example_ids) < set(all_.example_ids)
@@ -232,12 +258,12 @@ def test_positives_are_the_positive_ones_of_the_same_labels(draw):
 
 def test_a_positive_review_that_begins_as_a_test_prompt_is_left_out(draw, tmp_path):
     params, texts, _ = draw
-    tokenizer = pretrain.train_tokenizer()
-    before = variants.positive_prompts(params, texts, 1, 0.5, tokenizer)
+    tokenizer = train_tokenizer()
+    before = fewer_labels.positive_prompts(params, texts, 1, 0.5, tokenizer)
     moved = shutil.copytree(texts, tmp_path / "data")
     with open(moved / "prompts_test.jsonl", "a") as file:
         file.write(json.dumps({"id": "planted", "prompt": before.texts[7]}) + "\n")
-    after = variants.positive_prompts(params, moved, 1, 0.5, tokenizer)
+    after = fewer_labels.positive_prompts(params, moved, 1, 0.5, tokenizer)
     assert set(before.example_ids) - set(after.example_ids) == {before.example_ids[7]}
 
 
@@ -246,17 +272,17 @@ def test_real_reviews_are_cut_in_half_and_keep_their_tokens(draw):
     params, texts, _ = draw
     real = changed(params, task={"name": "imdb", "prompt_tokens": 100})
     whole = {row["id"]: row["text"] for row in data.load_rows(texts, "reward")}
-    tokenizer = pretrain.train_tokenizer(list(whole.values())[:50], "bpe", 400)
-    found = variants.positive_prompts(real, texts, 1, 0.1, tokenizer)
+    tokenizer = train_tokenizer(list(whole.values())[:50], "bpe", 400)
+    found = fewer_labels.positive_prompts(real, texts, 1, 0.1, tokenizer)
     for example, prompt, (reference,) in zip(found.example_ids, found.texts, found.references):
         assert len(prompt.split()) == len(whole[example].split()) // 2
-        start, rest = pretrain.encode(tokenizer, [prompt, reference])
-        assert start + rest == pretrain.encode(tokenizer, [whole[example]])[0]
+        start, rest = encode(tokenizer, [prompt, reference])
+        assert start + rest == encode(tokenizer, [whole[example]])[0]
 
 
 def test_no_positive_review_is_an_error(draw):
-    with pytest.raises(data.DataError, match="no positive review among 0% of 1000"):
-        variants.positive_prompts(draw[0], draw[1], 1, 0.0, pretrain.train_tokenizer())
+    with pytest.raises(DataError, match="no positive review among 0% of 1000"):
+        fewer_labels.positive_prompts(draw[0], draw[1], 1, 0.0, train_tokenizer())
 
 
 # build ---------------------------------------------------------------------------------------------------------------
@@ -266,9 +292,16 @@ def test_a_change_makes_again_only_what_depends_on_it(draw, built, tmp_path, mad
     params, texts, trained = draw
     facts, out, scratch = built
     assert sorted(p.name for p in out.iterdir()) == [
-        "judge_2", "policy_dropout", "reward_0", "reward_10", "reward_100", "reward_50", "standard.json",
-        "standard.jsonl", "variants.json",
-    ]  # fmt: skip
+        "judge_2",
+        "policy_dropout",
+        "reward_0",
+        "reward_10",
+        "reward_100",
+        "reward_50",
+        "standard.json",
+        "standard.jsonl",
+        "variants.json",
+    ]
     assert json.loads((out / "variants.json").read_text()) == facts
 
     def again(params=params, texts=texts):
@@ -287,7 +320,7 @@ def test_a_change_makes_again_only_what_depends_on_it(draw, built, tmp_path, mad
     moved = shutil.copytree(texts, tmp_path / "data")
     rows = (moved / "judge.jsonl").read_text().splitlines(keepends=True)
     (moved / "judge.jsonl").write_text("".join(rows[1:]))
-    assert again(texts=moved) == ["judge"]
+    assert again(texts=moved) == ["judge_2"]
     other = shutil.copytree(trained, tmp_path / "models")
     (other / "policy" / "README.md").write_text("another policy")
     made.clear()
@@ -298,9 +331,9 @@ def test_a_change_makes_again_only_what_depends_on_it(draw, built, tmp_path, mad
 def test_from_nothing_and_after_a_kill_the_same_bytes(draw, built, tmp_path, monkeypatch, made):
     params, texts, trained = draw
     monkeypatch.setattr(
-        classify, "train_classifier", functools.partial(classify.train_classifier, save_every_s=0)
+        fewer_labels, "train_classifier", functools.partial(train_classifier, save_every_s=0)
     )  # a state after every step
-    step, calls = classify.optimizer_step, []
+    step, calls = training.optimizer_step, []
 
     def dies(*arguments):
         calls.append(1)
@@ -308,7 +341,7 @@ def test_from_nothing_and_after_a_kill_the_same_bytes(draw, built, tmp_path, mon
             raise KeyboardInterrupt
         return step(*arguments)
 
-    monkeypatch.setattr(classify, "optimizer_step", dies)
+    monkeypatch.setattr(training, "optimizer_step", dies)
     folders = (texts, trained, tmp_path / "out", tmp_path / "scratch")
     with pytest.raises(KeyboardInterrupt):
         variants.build(params, 1, *folders)
@@ -316,7 +349,7 @@ def test_from_nothing_and_after_a_kill_the_same_bytes(draw, built, tmp_path, mon
     assert list((tmp_path / "scratch").rglob("reward_50/*/state-*.safetensors"))
     made.clear()
     variants.build(params, 1, *folders)
-    assert made == PARTS[2:] and len(calls) == 12 + 48 + 96 + 1, "steps done before the kill are not done again"
+    assert made == PARTS[2:] and len(calls) == 12 + 48 + 96 + 1 + 5, "steps done before the kill are not done again"
     assert content(tmp_path / "out") == content(built[1])
 
 
@@ -329,7 +362,7 @@ def test_what_cannot_be_made_or_is_not_wanted_says_why(draw, tmp_path, made):
         return {name: part["why"] for name, part in facts.items() if name != "draw" and part.get("kind") == "none"}
 
     why = build(changed(params, variants={"label_fractions": (), "dropout": 0.0}))
-    assert sorted(why) == ["policy_dropout", "standard"] and made == ["judge"]
+    assert sorted(why) == ["policy_dropout", "standard"] and made == ["judge_2"]
     assert why["policy_dropout"] == "variants.dropout is 0" and "one reward model" in why["standard"]
 
     small = changed(params, variants={"label_fractions": (0.0,), "standard_prompts": 2})
@@ -340,7 +373,7 @@ def test_what_cannot_be_made_or_is_not_wanted_says_why(draw, tmp_path, made):
     prompts = tmp_path / "prompts"
     prompts.mkdir()
     shutil.copy(texts / "prompts_train.jsonl", prompts)
-    why = build(changed(small, task={"name": "csv"}), prompts)
+    why = build(changed(small, task={"name": "csv"}, bring={"prompts": "mine.csv"}), prompts)
     assert sorted(why) == ["judge_2", "policy_dropout", "reward_0", "standard"] and made == []
     assert why["judge_2"] == f"{prompts} has no judge.jsonl, reward_validation.jsonl (task csv)"
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["variants.json"], "the folder is replaced whole"
@@ -350,8 +383,8 @@ def test_texts_of_a_brought_policy(draw, tmp_path, made):
     """bring.model alone: the reward models are made, and their texts are what that model writes."""
     params, texts, trained = draw
     mine = tmp_path / "mine"
-    tokenizer = pretrain.train_tokenizer()
-    pretrain.save(mine, pretrain.new_language_model(tokenizer, params.language_model, 5), tokenizer, "mine")
+    tokenizer = train_tokenizer()
+    training.save(mine, new_language_model(tokenizer, params.language_model, 5), tokenizer, "mine")
     brought = changed(params, bring={"model": str(mine)}, variants={"label_fractions": (0.0,), "standard_prompts": 4})
     moved = shutil.copytree(trained, tmp_path / "models")
     shutil.rmtree(moved / "policy")
@@ -359,9 +392,9 @@ def test_texts_of_a_brought_policy(draw, tmp_path, made):
     (moved / "policy" / "source.json").write_text(json.dumps({"source": str(mine)}))
     build = functools.partial(variants.build, brought, 1, texts, moved, tmp_path / "out", tmp_path / "scratch")
     facts = build()
-    assert made == ["reward_0", "standard", "judge"] and facts["standard"]["texts"] == 4
+    assert made == ["reward_0", "standard", "judge_2"] and facts["standard"]["texts"] == 4
     made.clear()
-    pretrain.save(mine, pretrain.new_language_model(tokenizer, params.language_model, 6), tokenizer, "mine")
+    training.save(mine, new_language_model(tokenizer, params.language_model, 6), tokenizer, "mine")
     assert build()["standard"] != facts["standard"] and made == ["standard"]
 
 

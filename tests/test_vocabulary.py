@@ -6,13 +6,15 @@ import math
 import pytest
 import torch
 
-from rlnlp import checkpoint, models, pretrain
-from rlnlp.evaluation import Decoding, generate, human_log_perplexity
+from rlnlp import checkpoint, models, pretrained, vocabulary
+from rlnlp.decoding import Decoding, generate, human_log_perplexity
 from rlnlp.learners import nlpo, ppo
 from rlnlp.losses import entropy
 from rlnlp.rollout import sample, sampling_from
 from tests.test_learners import settings, toy, weights
 from tests.tiny import EOS, MAKE, gpt2, prompts
+from workbook.draws import training
+from workbook.draws.tokenizer import train_tokenizer
 
 ALLOWED = [EOS, 4, 7, 8, 9, 20, 33]
 
@@ -24,7 +26,7 @@ def kind(request):
 
 def limited(kind, seed=0):
     model = MAKE[kind](seed=seed)
-    models.limit_vocabulary(model, ALLOWED)
+    vocabulary.limit_vocabulary(model, ALLOWED)
     return model
 
 
@@ -56,7 +58,9 @@ def test_it_is_the_policy_renormalised_over_the_tokens_that_exist(kind):
 def test_truncation_temperature_and_beams_live_in_it_too(kind):
     small = limited(kind)
     for decoding in (
-        Decoding("k", 8, top_k=5, temperature=0.7), Decoding("p", 8, top_p=0.9, min_new_tokens=3), Decoding("beam", 8, beams=3),
+        Decoding("k", 8, top_k=5, temperature=0.7),
+        Decoding("p", 8, top_p=0.9, min_new_tokens=3),
+        Decoding("beam", 8, beams=3),
         Decoding("mask", 8, mask_top_p=0.6, mask_random=True),
     ):
         for rollout in generate(small, prompts(24), decoding, "s", 24, mask_model=copy.deepcopy(small)):
@@ -91,25 +95,25 @@ def test_tied_weights_stay_tied_and_no_parameter_is_added():
 
 
 def test_a_saved_policy_keeps_its_vocabulary(tmp_path):
-    tokenizer = pretrain.train_tokenizer(kind="word", words=[f"w{i}" for i in range(47)])
+    tokenizer = train_tokenizer(kind="word", words=[f"w{i}" for i in range(47)])
     small = limited("causal")
-    pretrain.save(tmp_path / "policy", small, tokenizer, "card")
-    loaded, _ = models.load(tmp_path / "policy")
+    training.save(tmp_path / "policy", small, tokenizer, "card")
+    loaded, _ = pretrained.load(tmp_path / "policy")
     rollout = sample(small, prompts(8), sampling_from(small, 8), torch.Generator().manual_seed(0))
     torch.testing.assert_close(models.score_tokens(loaded, rollout), rollout.logprobs, atol=2e-5, rtol=0)
-    assert models.limited(loaded) and not models.limited(gpt2())
+    assert vocabulary.limited(loaded) and not vocabulary.limited(gpt2())
 
 
 def test_a_second_limit_replaces_the_first(kind):
     small, again = limited(kind), MAKE[kind]()
-    models.limit_vocabulary(small, [EOS, 5])
-    models.limit_vocabulary(again, [EOS, 5])
+    vocabulary.limit_vocabulary(small, [EOS, 5])
+    vocabulary.limit_vocabulary(again, [EOS, 5])
     assert torch.equal(small.get_output_embeddings().bias, again.get_output_embeddings().bias)
     assert small.config.allowed_token_ids == [EOS, 5]
 
 
 def test_human_texts_have_no_perplexity_where_their_tokens_do_not_exist():
-    tokenizer = pretrain.train_tokenizer(kind="word", words=[f"w{i}" for i in range(47)])
+    tokenizer = train_tokenizer(kind="word", words=[f"w{i}" for i in range(47)])
     assert human_log_perplexity(gpt2(), tokenizer, ["w1 w2", "w3"]) > 0
     assert human_log_perplexity(limited("causal"), tokenizer, ["w1 w2", "w3"]) is None
 
@@ -125,12 +129,12 @@ def test_human_texts_have_no_perplexity_where_their_tokens_do_not_exist():
 def test_bad_vocabularies_are_refused(ids, message):
     model = gpt2()
     with pytest.raises(ValueError, match=message):
-        models.limit_vocabulary(model, ids)
-    assert not models.limited(model)
+        vocabulary.limit_vocabulary(model, ids)
+    assert not vocabulary.limited(model)
 
 
 def test_an_output_embedding_with_a_bias_is_refused():
     model = gpt2()
     model.lm_head.bias = torch.nn.Parameter(torch.zeros(50))
     with pytest.raises(ValueError, match="the output embedding of GPT2LMHeadModel has a bias of its own"):
-        models.limit_vocabulary(model, ALLOWED)
+        vocabulary.limit_vocabulary(model, ALLOWED)

@@ -1,4 +1,5 @@
-"""The worlds of numbers and dates: their texts, tokens, rewards in both payments, and the models that runs start from."""
+"""The worlds of numbers and dates: their texts, tokens, rewards in both payments, and the models that runs start
+from."""
 
 import functools
 import itertools
@@ -13,13 +14,16 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rlnlp import pretrain, rewards, rollout, worlds
-from rlnlp.config import LanguageModel, World
+from rlnlp import rewards, rollout, scoring
 from rlnlp.env import TextEnv
 from rlnlp.learners import ppo
-from rlnlp.rewards import RewardError
-from rlnlp.seeds import generator
-from rlnlp.types import Rollout, Sampling
+from rlnlp.scoring import RewardError
+from rlnlp.types import Rollout, Sampling, generator
+from workbook.draws import base, maker, training, worlds
+from workbook.draws.language_model import train_language_model
+from workbook.draws.shapes import LanguageModel
+from workbook.draws.tokenizer import encode
+from workbook.runs.settings import World
 
 SHAPE = {"layers": 1, "width": 32, "heads": 2, "batch_size": 16, "learning_rate": 1e-2, "steps": 9, "context": 8}
 
@@ -29,7 +33,10 @@ def settings(**changes):
     model = {**SHAPE, "tokenizer": "word", "vocabulary": 0, **changes.pop("language_model", {})}
     made = {"numbers": {"texts": 400, "steps": 250}, "dates": {"texts": 400, "steps": 120}} | changes.pop("worlds", {})
     params = SimpleNamespace(
-        threads=1, device="cpu", task=SimpleNamespace(name="any"), language_model=LanguageModel(**model),
+        threads=1,
+        device="cpu",
+        task=SimpleNamespace(name="any"),
+        language_model=LanguageModel(**model),
         worlds={name: World(**values) for name, values in made.items() if values},
     )
     nested = SimpleNamespace(**{**vars(params), "worlds": SimpleNamespace(**params.worlds)})
@@ -64,7 +71,7 @@ def numbers():
 
 def episodes(tokenizer, rows, horizon=worlds.TOKENS):
     """Rows of token ids or number texts as a rollout; shorter rows are padded."""
-    rows = [pretrain.encode(tokenizer, [row])[0] if isinstance(row, str) else row for row in rows]
+    rows = [encode(tokenizer, [row])[0] if isinstance(row, str) else row for row in rows]
     mask = torch.tensor([[t < len(row) for t in range(horizon)] for row in rows])
     ids = torch.tensor([row + [tokenizer.pad_token_id] * (horizon - len(row)) for row in rows])
     zeros = torch.zeros(mask.shape)
@@ -76,11 +83,24 @@ def episodes(tokenizer, rows, horizon=worlds.TOKENS):
 # rewards -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("text", "length", "pairs"), [
-    ("1 2 3 4", 4, 1), ("4 3 2 1", 4, 0), ("5 5 5 5", 4, 0), ("1 3 2 4", 4, 2 / 3), ("1 2", 4, 1 / 3), ("7", 4, 0), ("", 4, 0),
-    ("1 2 3 4 5 6 0", 4, 5 / 6), ("1 then 2 or 3", 3, 1), ("-1 0.5 1e3", 3, 1), ("nan 1 nan 2", 4, 0), ("2 10", 2, 1),
-    ("0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9", 20, 18 / 19),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "length", "pairs"),
+    [
+        ("1 2 3 4", 4, 1),
+        ("4 3 2 1", 4, 0),
+        ("5 5 5 5", 4, 0),
+        ("1 3 2 4", 4, 2 / 3),
+        ("1 2", 4, 1 / 3),
+        ("7", 4, 0),
+        ("", 4, 0),
+        ("1 2 3 4 5 6 0", 4, 5 / 6),
+        ("1 then 2 or 3", 3, 1),
+        ("-1 0.5 1e3", 3, 1),
+        ("nan 1 nan 2", 4, 0),
+        ("2 10", 2, 1),
+        ("0 1 2 3 4 5 6 7 8 9 0 1 2 3 4 5 6 7 8 9", 20, 18 / 19),
+    ],
+)
 def test_ascending_pairs_by_hand(text, length, pairs):
     assert rewards.ascending_pairs(["p"], [text], [[]], [{}], length=length) == [pytest.approx(pairs)]
 
@@ -94,10 +114,12 @@ P = 1 / 19
 BY_HAND = {  # world of numbers: reward -> text -> what each token is paid
     "pairs": {"3 5 4 4 9": [0, P, 0, 0, P], "9 8 7": [0, 0, 0], "0": [0]},
     "prefix_token": {  # the run so far / 10, until it ends; beyond ten tokens / their number
-        "3 5 4 4 9": [0.1, 0.1, 0, 0, 0], "9 8 7": [0.1, 0, 0], "0": [0.1],
+        "3 5 4 4 9": [0.1, 0.1, 0, 0, 0],
+        "9 8 7": [0.1, 0, 0],
+        "0": [0.1],
         "0 1 2 3 4 5 6 7 8 9 10 10 11": [0.1] * 10 + [0, 11 / 12 - 1, 11 / 13 - 11 / 12],
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("reward", "text"), [(name, text) for name, texts in BY_HAND.items() for text in texts])
@@ -147,7 +169,9 @@ def test_a_token_is_paid_for_the_past_alone(numbers, reward):
 
 def test_a_reward_of_nothing_is_paid_with_the_first_token(numbers):
     """f("") need not be 0: the sum is the score of the response all the same."""
-    shorter = rewards.increments(lambda prompts, responses, references, meta: [5.0 - len(r.split()) for r in responses], numbers)
+    shorter = rewards.increments(
+        lambda prompts, responses, references, meta: [5.0 - len(r.split()) for r in responses], numbers
+    )
     seen = episodes(numbers, ["7 8 9", "4"])
     assert shorter(seen.prompts, seen.responses, seen.mask)[:, :4].tolist() == [[4, -1, -1, 0], [4, 0, 0, 0]]
 
@@ -158,13 +182,20 @@ def test_a_reward_that_fails_is_named_with_its_example(numbers):
 
     seen = episodes(numbers, ["1 2", "4 2 3"])
     with pytest.raises(RewardError, match=r"increments\(fussy\).*ZeroDivisionError.*train-0-1"):
-        rewards.evaluate_token_reward(rewards.increments(fussy, numbers), seen.prompts, seen.responses, seen.mask)
+        scoring.evaluate_token_reward(rewards.increments(fussy, numbers), seen.prompts, seen.responses, seen.mask)
 
 
-@pytest.mark.parametrize(("text", "score"), [
-    ("The ship left on 2021-03-04.", 1), ("The ship left in 2021.", 0), ("The ship left on Monday.", 0), ("", 0),
-    (" 2021-03-04", 1), ("The ship left on 2021-03.", 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        ("The ship left on 2021-03-04.", 1),
+        ("The ship left in 2021.", 0),
+        ("The ship left on Monday.", 0),
+        ("", 0),
+        (" 2021-03-04", 1),
+        ("The ship left on 2021-03.", 0),
+    ],
+)
 def test_dates_by_hand(text, score):
     tokenizer = worlds.date_tokenizer()
     scores, parts = worlds.scorer("dates", "dates", tokenizer)(episodes(tokenizer, [text]))
@@ -176,7 +207,9 @@ def test_every_reward_has_a_payment_and_mistakes_are_named(numbers):
     assert set(worlds.BY_TOKEN) < known and worlds.REWARDS.keys() == worlds.WORLDS.keys()
     assert next(iter(worlds.REWARDS["numbers"])) == "pairs"
     for make in (worlds.score_text, functools.partial(worlds.scorer, tokenizer=numbers)):
-        with pytest.raises(ValueError, match=r"world: expected one of numbers, dates, got 'number'; did you mean 'numbers'\?"):
+        with pytest.raises(
+            ValueError, match=r"world: expected one of numbers, dates, got 'number'; did you mean 'numbers'\?"
+        ):
             make("number", "pairs")
         with pytest.raises(ValueError, match=r"reward: expected one of pairs, .*, got 'pair'; did you mean 'pairs'\?"):
             make("numbers", "pair")
@@ -212,19 +245,19 @@ def test_some_sentences_have_a_date():
 
 def test_one_token_for_each_integer(numbers, models):
     for tokenizer in (numbers, models["numbers"][1]):
-        ids = pretrain.encode(tokenizer, [str(n) for n in range(100)])
+        ids = encode(tokenizer, [str(n) for n in range(100)])
         assert len(tokenizer) == 103 and all(len(one) == 1 for one in ids) and len({one[0] for one in ids}) == 100
         assert not {one[0] for one in ids} & {tokenizer.eos_token_id, tokenizer.pad_token_id, tokenizer.unk_token_id}
         texts = worlds.number_texts(100, 3)
-        assert tokenizer.batch_decode(pretrain.encode(tokenizer, texts)) == texts
+        assert tokenizer.batch_decode(encode(tokenizer, texts)) == texts
 
 
 def test_a_date_is_five_tokens_and_every_sentence_comes_back(models):
     for tokenizer in (worlds.date_tokenizer(), models["dates"][1]):
-        (ids,) = pretrain.encode(tokenizer, [" on 2021-03-04."])
+        (ids,) = encode(tokenizer, [" on 2021-03-04."])
         assert [tokenizer.decode([i]) for i in ids] == [" on", " 2021", "-", "03", "-", "04", "."]
         texts = worlds.date_texts(1000, 3)
-        encoded = pretrain.encode(tokenizer, texts)
+        encoded = encode(tokenizer, texts)
         assert tokenizer.batch_decode(encoded) == texts
         assert not any(tokenizer.unk_token_id in row for row in encoded)
 
@@ -233,7 +266,9 @@ def test_prompts_are_five_real_padding_tokens(numbers):
     found = worlds.prompts(numbers, 3, "validation", 2)
     assert found.ids.tolist() == [[numbers.pad_token_id] * 5] * 3 and found.mask.tolist() == [[True] * 5] * 3
     assert found.texts == [""] * 3 and found.example_ids == ["validation-2-0", "validation-2-1", "validation-2-2"]
-    with pytest.raises(ValueError, match=r"split: expected one of train, validation, test, got 'tset'; did you mean 'test'\?"):
+    with pytest.raises(
+        ValueError, match=r"split: expected one of train, validation, test, got 'tset'; did you mean 'test'\?"
+    ):
         worlds.prompts(numbers, 3, "tset", 2)
     with pytest.raises(ValueError, match="prompts: expected at least 1, got 0"):
         worlds.prompts(numbers, 0, "test", 2)
@@ -248,7 +283,7 @@ def test_padding_makes_the_models_begin(models):
         model, tokenizer = models[world]
         start = torch.full((1, 5), tokenizer.pad_token_id)
         chances = model(input_ids=start, attention_mask=torch.ones_like(start)).logits[0, -1].softmax(-1)
-        first = [pretrain.encode(tokenizer, [text])[0][0] for text in begins]
+        first = [encode(tokenizer, [text])[0][0] for text in begins]
         assert chances[first].sum() > 0.95, world
         if world == "numbers":
             assert chances[first].max() < 0.1, "no number is preferred"
@@ -271,35 +306,51 @@ def test_facts_say_what_there_is(built):
     one = facts["numbers"]
     assert (one["training_texts"], one["training_tokens"], one["tokens_seen"]) == (400, 8000, 250 * 16 * 32)
     texts = worlds.number_texts(400, 1)
-    assert one["training_scores"]["increasing_numbers"] == pytest.approx(sum(rewards.increasing_numbers(texts, texts)) / 400)
+    assert one["training_scores"]["increasing_numbers"] == pytest.approx(
+        sum(rewards.increasing_numbers(texts, texts)) / 400
+    )
     assert one["training_scores"].keys() == one["response_scores"].keys() == {"ascending_pairs", "increasing_numbers"}
     assert 0 < facts["dates"]["response_scores"]["dates"] < 0.6
-    first, *_, last = pretrain.loss_curve(out, "numbers")
-    assert last[0] == 250 and last[1] < first[1] < pretrain.guessing_loss(one) + 0.3
+    first, *_, last = base.loss_curve(out, "numbers")
+    assert last[0] == 250 and last[1] < first[1] < base.guessing_loss(one) + 0.3
 
 
 def test_a_change_makes_again_only_what_depends_on_it(built, tmp_path, monkeypatch):
-    made, real = [], worlds._train
-    monkeypatch.setattr(worlds, "_train", lambda *a: (made.append((a[1], a[2])), real(*a))[1])
+    made, once = [], maker.once
+
+    def spy(parent, inputs, make):
+        def making(*folders):
+            made.append((int(parent.parent.name.removeprefix("worlds_draw")), parent.name))
+            make(*folders)
+
+        return once(parent, inputs, making)
+
+    monkeypatch.setattr(maker, "once", spy)
 
     def again(draw=1, **changes):
         made.clear()
         worlds.build(settings(**changes), draw, tmp_path / "out", built[2])
         return made
 
-    left = built[2] / "worlds_draw1" / "whole" / "left.txt"  # by a build that was killed
+    left = tmp_path / ".out.part" / "left.txt"  # by a build that was killed
     left.parent.mkdir()
     left.touch()
     assert again() == [] and content(tmp_path / "out") == content(built[1])
-    assert again(language_model={"context": 16, "steps": 8, "tokenizer": "bpe"}) == [], "not read: the world has its own"
+    assert again(language_model={"context": 16, "steps": 8, "tokenizer": "bpe"}) == [], (
+        "not read: the world has its own"
+    )
     assert again(worlds={"dates": {"texts": 400, "steps": 5}}) == [(1, "dates")]
     assert again(worlds={"dates": {"texts": 400, "steps": 5, "learner": {"gamma": 0.5}}}) == []
     assert again(worlds={"numbers": {}, "dates": {"texts": 100, "steps": 5}}) == [(1, "dates")]
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["dates", "worlds.json"]
     assert again(worlds={"numbers": {}, "dates": {}}) == [] and content(tmp_path / "out").keys() == {"worlds.json"}
-    assert again(worlds={"numbers": {"texts": 400, "steps": 5}, "dates": {}}, language_model={"width": 16}) == [(1, "numbers")]
+    assert again(worlds={"numbers": {"texts": 400, "steps": 5}, "dates": {}}, language_model={"width": 16}) == [
+        (1, "numbers")
+    ]
     before = content(tmp_path / "out")
-    assert again(2, worlds={"numbers": {"texts": 400, "steps": 5}, "dates": {}}, language_model={"width": 16}) == [(2, "numbers")]
+    assert again(2, worlds={"numbers": {"texts": 400, "steps": 5}, "dates": {}}, language_model={"width": 16}) == [
+        (2, "numbers")
+    ]
     assert content(tmp_path / "out")["numbers/model.safetensors"] != before["numbers/model.safetensors"]
 
 
@@ -307,9 +358,9 @@ def test_from_nothing_and_after_a_kill_the_same_bytes(tmp_path, monkeypatch):
     small = settings(worlds={"numbers": {"texts": 50, "steps": 12}, "dates": {"texts": 50, "steps": 12}})
     worlds.build(small, 1, tmp_path / "whole", tmp_path / "one")
     monkeypatch.setattr(
-        pretrain, "train_language_model", functools.partial(pretrain.train_language_model, save_every_s=0)
+        worlds, "train_language_model", functools.partial(train_language_model, save_every_s=0)
     )  # a state after every step
-    step, calls = pretrain.optimizer_step, []
+    step, calls = training.optimizer_step, []
 
     def dies(*arguments):
         calls.append(1)
@@ -317,7 +368,7 @@ def test_from_nothing_and_after_a_kill_the_same_bytes(tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return step(*arguments)
 
-    monkeypatch.setattr(pretrain, "optimizer_step", dies)
+    monkeypatch.setattr(training, "optimizer_step", dies)
     with pytest.raises(KeyboardInterrupt):
         worlds.build(small, 1, tmp_path / "out", tmp_path / "two")
     assert not (tmp_path / "out").exists() and list((tmp_path / "two").rglob("dates/*/state-*.safetensors"))
@@ -329,7 +380,9 @@ def test_from_nothing_and_after_a_kill_the_same_bytes(tmp_path, monkeypatch):
 def test_an_unknown_world_is_named_before_anything_is_made(tmp_path):
     params = settings()
     params.worlds["date"] = params.worlds["dates"]
-    with pytest.raises(ValueError, match=r"worlds: expected some of numbers, dates, got 'date'; did you mean 'dates'\?"):
+    with pytest.raises(
+        ValueError, match=r"worlds: expected some of numbers, dates, got 'date'; did you mean 'dates'\?"
+    ):
         worlds.build(params, 1, tmp_path / "out", tmp_path / "scratch")
     assert not list(tmp_path.iterdir())
 
@@ -344,7 +397,13 @@ def test_a_learner_is_paid_either_way_and_learns(models, reward):
     model = AutoModelForCausalLM.from_pretrained(model.name_or_path)
     start, score = worlds.prompts(tokenizer, 32, "train", 1), worlds.scorer("numbers", reward, tokenizer)
     config = ppo.Config(
-        updates=12, episodes_per_update=32, learning_rate=5e-3, gamma=0.9, kl_coef=0.0, max_new_tokens=20, min_new_tokens=20
+        updates=12,
+        episodes_per_update=32,
+        learning_rate=5e-3,
+        gamma=0.9,
+        kl_coef=0.0,
+        max_new_tokens=20,
+        min_new_tokens=20,
     )
     state = ppo.init(model, config, 1)
     seen = ppo.collect(state, start, score, config)
@@ -364,8 +423,14 @@ def test_the_environment_pays_what_a_rollout_pays(models):
     seen = rollout.sample(model, start, rollout.sampling_from(model, 20, min_new_tokens=20), generator(5))
     paid, _ = worlds.scorer("numbers", "prefix_token", tokenizer)(seen)
     env = TextEnv(
-        start, tokenizer, lambda *_: [0.0], seen.sampling, token_reward=rewards.increments(rewards.increasing_numbers, tokenizer)
+        start,
+        tokenizer,
+        lambda *_: [0.0],
+        seen.sampling,
+        token_reward=rewards.increments(rewards.increasing_numbers, tokenizer),
     )
     for row in range(2):
         env.reset(options={"row": row})
-        assert [env.step(token)[1] for token in seen.responses[row].tolist()] == pytest.approx(paid[row].tolist(), abs=1e-6)
+        assert [env.step(token)[1] for token in seen.responses[row].tolist()] == pytest.approx(
+            paid[row].tolist(), abs=1e-6
+        )

@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from rlnlp import config, data, samplers
-from rlnlp.rewards import check_function, evaluate_reward
+from rlnlp import samplers
+from rlnlp.brought import check_function
 from rlnlp.rollout import sample
+from rlnlp.scoring import evaluate_reward
 from rlnlp.types import Sampling
 from tests.tiny import EOS, MAKE, PAD, prompts
+from workbook.runs import algorithms, checks
+from workbook.texts import data
 
 README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
 TARGET = 7
@@ -42,17 +45,23 @@ def test_your_own_sampler(monkeypatch):
     top_a = example("my_sampler.py")["top_a"]
     logits = torch.tensor([[0.5, 0.3, 0.15, 0.05], [0.25, 0.25, 0.25, 0.25]]).log()
     assert top_a(0.8)(logits)[1].tolist() == [[True, True, False, False], [True] * 4]  # above .8 x .25 and .8 x .0625
-    drawn = sample(MAKE["causal"](), prompts(4), Sampling(EOS, PAD, 5), torch.Generator().manual_seed(0), samplers.named("top_a", 0.8))
+    drawn = sample(
+        MAKE["causal"](),
+        prompts(4),
+        Sampling(EOS, PAD, 5),
+        torch.Generator().manual_seed(0),
+        samplers.named("top_a", 0.8),
+    )
     assert drawn.allowed is not None and not drawn.allowed.unpack(drawn.mask).all()
 
 
 @pytest.mark.parametrize("kind", list(MAKE))
 def test_your_own_learner(kind, monkeypatch):
     module = types.SimpleNamespace(**example("rlnlp/learners/weighted.py"))
-    monkeypatch.setitem(config.ALGORITHMS, "weighted", ("sampling", "learner"))
-    known = config.learner_class
-    monkeypatch.setattr(config, "learner_class", lambda name: module.Config if name == "weighted" else known(name))
-    settings = config.load(Path(__file__).resolve().parent.parent / "params.yaml").algorithm_config(
+    monkeypatch.setitem(sys.modules, "rlnlp.learners.weighted", module)
+    known = {**algorithms.files(), "weighted": "rlnlp.learners.weighted"}
+    monkeypatch.setattr(algorithms, "files", lambda: known)
+    settings = checks.load(Path(__file__).resolve().parent.parent / "params.yaml").algorithm_config(
         "weighted", updates=12, episodes_per_update=32, max_new_tokens=6, learning_rate=3e-3
     )
 

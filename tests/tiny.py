@@ -15,8 +15,18 @@ PAD, EOS = 0, 1
 def gpt2(vocabulary=50, seed=0, width=32, layers=2, positions=64, spread=0.3):
     torch.manual_seed(seed)
     config = GPT2Config(
-        vocab_size=vocabulary, n_embd=width, n_layer=layers, n_head=2, n_positions=positions, bos_token_id=EOS,
-        eos_token_id=EOS, pad_token_id=PAD, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, initializer_range=spread,
+        vocab_size=vocabulary,
+        n_embd=width,
+        n_layer=layers,
+        n_head=2,
+        n_positions=positions,
+        bos_token_id=EOS,
+        eos_token_id=EOS,
+        pad_token_id=PAD,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        initializer_range=spread,
     )
     return GPT2LMHeadModel(config).eval()
 
@@ -24,8 +34,17 @@ def gpt2(vocabulary=50, seed=0, width=32, layers=2, positions=64, spread=0.3):
 def t5(vocabulary=50, seed=0, width=32, layers=2, positions=64, spread=1.0):
     torch.manual_seed(seed)
     config = T5Config(
-        vocab_size=vocabulary, d_model=width, d_kv=width // 2, d_ff=2 * width, num_layers=layers, num_heads=2,
-        decoder_start_token_id=PAD, eos_token_id=EOS, pad_token_id=PAD, dropout_rate=0.0, initializer_factor=spread,
+        vocab_size=vocabulary,
+        d_model=width,
+        d_kv=width // 2,
+        d_ff=2 * width,
+        num_layers=layers,
+        num_heads=2,
+        decoder_start_token_id=PAD,
+        eos_token_id=EOS,
+        pad_token_id=PAD,
+        dropout_rate=0.0,
+        initializer_factor=spread,
     )
     return T5ForConditionalGeneration(config).eval()
 

@@ -16,18 +16,26 @@ from typing import ClassVar
 from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor
 
-from ..losses import entropy, policy_gradient, value_loss
-from ..models import chosen_logprobs
-from ..rollout import trim
-from ..types import Experience, Prompts
-from . import ppo
-from .ppo import Metrics, Score, State, collect
+from rlnlp.learners import ppo
+from rlnlp.learners.common import About, Metrics, Score, loop
+from rlnlp.learners.ppo import State, collect
+from rlnlp.losses import entropy, policy_gradient, value_loss
+from rlnlp.models import chosen_logprobs
+from rlnlp.rollout import trim
+from rlnlp.types import Experience, Prompts
+
+ABOUT = About("A2C", ("sampling", "learner"), searched_as="a2c")
 
 init = ppo.init
 
 
 class Config(ppo.Config):
-    fixed: ClassVar[dict[str, float]] = {"epochs": 1, "minibatches": 1, "clip": 0.2, "value_clip": 0.0}  # PPO's, not used here
+    fixed: ClassVar[dict[str, float]] = {
+        "epochs": 1,
+        "minibatches": 1,
+        "clip": 0.2,
+        "value_clip": 0.0,
+    }  # PPO's, not used here
 
     epochs: int = Field(1, description="1: the samples are the policy's own for one step only")
     minibatches: int = Field(1, description="1: the step is taken on the whole rollout")
@@ -39,7 +47,8 @@ class Config(ppo.Config):
     def _one_step(cls, value: float, info: ValidationInfo) -> float:
         if value != cls.fixed[info.field_name]:
             raise ValueError(
-                f"expected {cls.fixed[info.field_name]} (a2c takes one step on each rollout: nothing to repeat, to split or "
+                f"expected {cls.fixed[info.field_name]} (a2c takes one step on each rollout: nothing to repeat, to "
+                f"split or "
                 f"to clip), got {value}"
             )
         return value
@@ -70,4 +79,4 @@ def update(state: State, experience: Experience, config: Config) -> Metrics:
 
 def train(state: State, prompts: Prompts, score: Score, config: Config) -> Iterator[Metrics]:
     """PPO's loop."""
-    yield from ppo.loop(state, prompts, score, config, collect, update)
+    yield from loop(state, prompts, score, config, collect, update)

@@ -3,10 +3,10 @@
     A_i = (R_i - mean R) / std R   over the K responses to a prompt, at all tokens of response i
     L = -mean min(ratio A, clip(ratio) A) + beta mean k3,   k3 = pi_ref / pi - 1 - log(pi_ref / pi)
 
-PPO's clipped epochs without a value network, and the KL as a term of the loss, not of the reward: on samples of the policy
-itself the gradient of k3 is that of KL(reference || policy), not of the KL that the other learners penalise. ``normalise``
-off is Dr. GRPO (Liu et al. 2025, arXiv:2503.20783). Both means divide by a constant, as there: over each response first,
-as in the paper, a token of a long response would count less.
+PPO's clipped epochs without a value network, and the KL as a term of the loss, not of the reward: on samples of the
+policy itself the gradient of k3 is that of KL(reference || policy), not of the KL that the other learners penalise.
+``normalise`` off is Dr. GRPO (Liu et al. 2025, arXiv:2503.20783). Both means divide by a constant, as there: over
+each response first, as in the paper, a token of a long response would count less.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ import torch
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
-from ..advantages import group_relative
-from ..losses import ppo_clip
-from ..models import behavior_logits, chosen_logprobs, head, hidden_states, score_tokens
-from ..rewards import kl_estimate, split_score, token_rewards
-from ..rollout import repeat, trim
-from ..settings import Horizon
-from ..types import Experience, Prompts, Rollout
-from . import ppo, reinforce
-from .ppo import Metrics, Score, finite
-from .reinforce import State
-from .rloo import check_group, check_groups, loop
+from rlnlp.advantages import group_relative, kl_estimate, split_score, token_rewards
+from rlnlp.learners import ppo, reinforce
+from rlnlp.learners.common import About, Metrics, Score, finite, loop
+from rlnlp.learners.reinforce import State
+from rlnlp.learners.rloo import check_group, check_groups
+from rlnlp.losses import ppo_clip
+from rlnlp.models import behavior_logits, chosen_logprobs, head, hidden_states, score_tokens
+from rlnlp.rollout import repeat, trim
+from rlnlp.settings import Horizon
+from rlnlp.types import Experience, Prompts, Rollout
+
+ABOUT = About("GRPO", ("sampling", "learner"), searched_as="grpo")
 
 init = reinforce.init
 
@@ -40,16 +41,20 @@ class Config(Horizon):
     normalise: bool = Field(True, description="divide by the group's standard deviation; paper on, Dr. GRPO off")
     epochs: int = Field(2, ge=1, description="passes over a rollout; paper 1")
     minibatches: int = Field(2, ge=1, description="gradient steps per epoch")
-    learning_rate: float = Field(1e-3, ge=0, description="AdamW step; paper 1e-6 for 7 B parameters")
+    learning_rate: float = Field(1e-5, ge=0, description="AdamW step; paper 1e-6 for 7 B parameters")
     clip: float = Field(0.2, gt=0, description="ratio clip")
     max_grad_norm: float = Field(0.5, gt=0, description="gradient norm")
-    kl_coef: float = Field(0.05, ge=0, description="beta, weight of k3 in the loss, advantage units per nat; paper 0.04")
+    kl_coef: float = Field(
+        0.05, ge=0, description="beta, weight of k3 in the loss, advantage units per nat; paper 0.04"
+    )
     max_new_tokens: int = Field(24, ge=1, description="horizon T, tokens; paper 1,024")
     min_new_tokens: int = Field(0, ge=0, description="EOS is blocked before this many tokens")
     temperature: float = Field(1.0, gt=0, description="divides the logits, in sampling and in scoring")
     top_k: int = Field(0, ge=0, description="tokens kept when sampling; 0 = all")
     top_p: float = Field(1.0, gt=0, le=1, description="mass kept when sampling; 1 = all")
-    breaks: tuple[Literal["ratio", "scoring", "finite"], ...] = Field((), description="invariants this experiment is meant to break; see ppo")
+    breaks: tuple[Literal["ratio", "scoring", "finite"], ...] = Field(
+        (), description="invariants this experiment is meant to break; see ppo"
+    )
 
     @field_validator("group")
     @classmethod
@@ -60,7 +65,9 @@ class Config(Horizon):
     def _together(self):
         check_groups(self.episodes_per_update, self.group)
         if self.minibatches > self.episodes_per_update:
-            raise ValueError(f"minibatches {self.minibatches}: expected at most episodes_per_update ({self.episodes_per_update})")
+            raise ValueError(
+                f"minibatches {self.minibatches}: expected at most episodes_per_update ({self.episodes_per_update})"
+            )
         return self
 
 
@@ -88,7 +95,9 @@ def minibatch_loss(state: State, batch: Experience, config: Config) -> tuple[Ten
     raw = head(state.policy, hidden_states(state.policy, episodes)[episodes.mask]).float()
     logits, tokens = behavior_logits(raw, episodes), batch.rollout.responses[mask]
     logprobs = chosen_logprobs(logits, tokens)
-    policy_part, diagnostics = ppo_clip(logprobs, batch.rollout.behavior_logprobs[mask], batch.advantages[mask], config.clip)
+    policy_part, diagnostics = ppo_clip(
+        logprobs, batch.rollout.behavior_logprobs[mask], batch.advantages[mask], config.clip
+    )
     bare = logprobs if logits is raw else chosen_logprobs(raw, tokens)  # the KL is the bare policy's
     kl_part = kl_estimate(logprobs=bare, ref_logprobs=batch.ref_logprobs[mask], kind="k3").mean()
     real = len(tokens) / (len(batch) * config.max_new_tokens)
@@ -110,4 +119,4 @@ def update(state: State, experience: Experience, config: Config) -> Metrics:
 
 def train(state: State, prompts: Prompts, score: Score, config: Config) -> Iterator[Metrics]:
     """Yield the metrics of each update until ``config.updates`` are done."""
-    yield from loop(state, prompts, score, config, collect, update)
+    yield from loop(state, prompts, score, config, collect, update, config.group)

@@ -1,9 +1,9 @@
 """PPO that samples under any truncation rule (CS224N report "Reinforcement Learning for Language Models").
 
 A rule of ``samplers.RULES`` says which tokens the policy may choose: its own truncation (synced, the report's "usual"
-mask), or that of an older copy of it (delayed, the report's "learned" mask). NLPO is the delayed top-p mask. The truncated
-distribution is renormalised both when sampling and when scoring, and the mask of the rollout is the mask of its update.
-The report updates "an unmasked policy", scored over all tokens; ``mismatch`` is that.
+mask), or that of an older copy of it (delayed, the report's "learned" mask). NLPO is the delayed top-p mask. The
+truncated distribution is renormalised both when sampling and when scoring, and the mask of the rollout is the mask of
+its update. The report updates "an unmasked policy", scored over all tokens; ``mismatch`` is that.
 """
 
 from __future__ import annotations
@@ -11,23 +11,35 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields
 
-import torch
 from pydantic import Field, model_validator
 
-from .. import models
-from ..rollout import batch_of, sample
-from ..samplers import named, truncation
-from ..seeds import generator
-from ..types import Allowed, Experience, Prompts, Rollout
-from . import ppo
-from .nlpo import State
-from .ppo import Metrics, Score, TrainingError, finite, update
+from rlnlp import models
+from rlnlp.learners import ppo
+from rlnlp.learners.common import About, Metrics, Score
+from rlnlp.learners.nlpo import State, check_mask, masked_loop
+from rlnlp.learners.ppo import update  # noqa: F401  of the protocol; `masked_loop` calls it
+from rlnlp.rollout import sample, truncation
+from rlnlp.samplers import named
+from rlnlp.types import Experience, Prompts, Rollout, generator
+
+ABOUT = About("PPO under a mask", ("sampling", "learner"), searched_as="ppo")
 
 
 class Config(ppo.Config):
-    mask_rule: str = Field("top_p", description="the truncation: a key of samplers.RULES; report top_p, typical, epsilon, eta, mirostat")
-    mask_value: float = Field(0.95, description="the rule's number: top_p and typical mass, epsilon and eta probability, min_p share of the highest probability, top_k tokens, mirostat bits, none 0; report 0.95, 0.2, 1e-7, 3e-4, mirostat 4")
-    mask_delay: int = Field(0, ge=0, description="updates between copies of the policy into the mask model; 0 = the policy's own truncation; report 0 and 100")
+    mask_rule: str = Field(
+        "top_p", description="the truncation: a key of samplers.RULES; report top_p, typical, epsilon, eta, mirostat"
+    )
+    mask_value: float = Field(
+        0.95,
+        description="the rule's number: top_p and typical mass, epsilon and eta probability, min_p share of the "
+        "highest probability, top_k tokens, mirostat bits, none 0; report 0.95, 0.2, 1e-7, 3e-4, mirostat 4",
+    )
+    mask_delay: int = Field(
+        0,
+        ge=0,
+        description="updates between copies of the policy into the mask model; 0 = the policy's own truncation; "
+        "report 0 and 100",
+    )
 
     @model_validator(mode="after")
     def _rule(self):
@@ -43,12 +55,17 @@ def init(policy, config: Config, seed: int) -> State:
 
 
 def rollout(state: State, prompts: Prompts, config: Config) -> Rollout:
-    """Sample one response per prompt from the policy restricted to what the rule allows; top_k and top_p cut what is left."""
+    """Sample one response per prompt from the policy restricted to what the rule allows; top_k and top_p cut what is
+    left."""
     rule, delayed = named(config.mask_rule, config.mask_value), config.mask_delay > 0
     return sample(
-        state.policy, prompts, state.sampling, generator(state.seed, "rollout", state.update),
+        state.policy,
+        prompts,
+        state.sampling,
+        generator(state.seed, "rollout", state.update),
         truncation(config.top_k, config.top_p, first=None if delayed else rule),
-        state.mask_model, rule if delayed else None,
+        state.mask_model,
+        rule if delayed else None,
     )
 
 
@@ -62,33 +79,21 @@ def due(state: State, config: Config) -> bool:
     return config.mask_delay > 0 and state.update % config.mask_delay == 0
 
 
-@torch.no_grad()
 def check_sync(state: State, drawn: Rollout, config: Config) -> None:
-    """Raise ``TrainingError`` if the first tokens' mask in the rollout after a sync is not the policy's own truncation.
+    """NLPO's check, for this rule."""
+    rule = named(config.mask_rule, config.mask_value)
+    check_mask(state, drawn, truncation(config.top_k, config.top_p, first=rule))
 
-    Call it before the policy is updated. One pass over the prompts.
-    """
-    logits = models.Decoder(state.policy, drawn.prompts).logits()
-    first = torch.zeros(len(drawn), dtype=torch.long, device=logits.device)
-    own = truncation(config.top_k, config.top_p, first=named(config.mask_rule, config.mask_value))
-    _, allowed, _ = own(models.restrict(logits, state.sampling, first, None), None)
-    if not torch.equal(Allowed.pack(allowed), drawn.allowed.bits[:, 0]):
-        raise TrainingError(f"update {state.update + 1}: the mask model was synced and the sampler does not use it")
+
+def decoding(config: Config) -> dict:
+    """As trained: under the rule, of the policy itself or of the mask model."""
+    if config.mask_rule == "none":
+        return {}
+    whose = "mask_model" if config.mask_delay else "policy"
+    return {"rule": config.mask_rule, "rule_value": config.mask_value, "rule_of": whose}
 
 
 def train(state: State, prompts: Prompts, score: Score, config: Config) -> Iterator[Metrics]:
-    """PPO's loop; a mask model is refreshed before the rollout that is due, and that rollout is checked to use it.
-
-    After the last update the mask model is the one the last rollouts used, as in NLPO.
-    """
-    while state.update < config.updates:
-        synced = due(state, config)
-        if synced:
-            models.sync(state.mask_model, state.policy)
-        batch = batch_of(prompts, config.episodes_per_update, state.seed, state.update)
-        with finite(state):
-            seen = collect(state, batch, score, config)
-        if synced:
-            check_sync(state, seen.rollout, config)
-        metrics = update(state, seen, config)
-        yield {"update": state.update, **metrics, "masked/synced": float(synced)}
+    """NLPO's loop."""
+    for metrics, synced in masked_loop(state, prompts, score, config, collect, due, check_sync):
+        yield {**metrics, "masked/synced": float(synced)}

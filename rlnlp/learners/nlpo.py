@@ -8,7 +8,7 @@ are renormalised, and the mask model reads its own encoder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -16,20 +16,28 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from .. import models
-from ..rollout import batch_of, sample
-from ..samplers import Sampler, random_mass, top_p, truncation
-from ..seeds import generator
-from ..types import Allowed, Experience, Prompts, Rollout
-from . import ppo
-from .ppo import Metrics, Score, TrainingError, finite, update
+from rlnlp import models
+from rlnlp.learners import ppo
+from rlnlp.learners.common import About, Metrics, Score, TrainingError, finite
+from rlnlp.learners.ppo import update
+from rlnlp.rollout import batch_of, sample, truncation
+from rlnlp.samplers import Sampler, random_mass, top_p
+from rlnlp.types import Allowed, Experience, Prompts, Rollout, generator
+
+ABOUT = About("NLPO", ("sampling", "learner", "nlpo"), searched_as="nlpo")
 
 
 class Config(ppo.Config):
     mask_top_p: float = Field(0.9, gt=0, le=1, description="mass the mask model keeps; 1 = all tokens; paper 0.9")
     mask_min_tokens: int = Field(1, ge=1, description="tokens the mask always keeps; RL4LMs 100, which hides small p")
-    sync_every: int = Field(5, ge=1, description="updates between copies of the policy into the mask model; paper 5 and 20")
-    mask_source: Literal["lagged", "initial", "random"] = Field("lagged", description="lagged = paper; initial = the mask model is never refreshed, what RL4LMs runs; random = a random set of tokens of the same mass under the lagged model")
+    sync_every: int = Field(
+        5, ge=1, description="updates between copies of the policy into the mask model; paper 5 and 20"
+    )
+    mask_source: Literal["lagged", "initial", "random"] = Field(
+        "lagged",
+        description="lagged = paper; initial = the mask model is never refreshed, what RL4LMs runs; random = a random "
+        "set of tokens of the same mass under the lagged model",
+    )
 
 
 @dataclass
@@ -46,8 +54,13 @@ def init(policy, config: Config, seed: int) -> State:
 def rollout(state: State, prompts: Prompts, config: Config) -> Rollout:
     """Sample one response per prompt from the policy restricted to the mask model's nucleus."""
     return sample(
-        state.policy, prompts, state.sampling, generator(state.seed, "rollout", state.update),
-        sampler=truncation(config.top_k, config.top_p), mask_model=state.mask_model, mask_rule=mask_rule(state, config),
+        state.policy,
+        prompts,
+        state.sampling,
+        generator(state.seed, "rollout", state.update),
+        sampler=truncation(config.top_k, config.top_p),
+        mask_model=state.mask_model,
+        mask_rule=mask_rule(state, config),
     )
 
 
@@ -68,28 +81,33 @@ def due(state: State, config: Config) -> bool:
     return config.mask_source != "initial" and state.update % config.sync_every == 0
 
 
-@torch.no_grad()
 def check_sync(state: State, drawn: Rollout, config: Config) -> None:
-    """Raise ``TrainingError`` if the first tokens' mask in the rollout after a sync is not the policy's own nucleus.
+    """``check_mask`` for a nucleus; a random mask has none to compare with."""
+    if config.mask_source != "random":
+        check_mask(state, drawn, truncation(config.top_k, config.top_p, first=mask_rule(state, config)))
 
-    Call it before the policy is updated. One pass over the prompts. A random mask has no nucleus to compare with.
+
+@torch.no_grad()
+def check_mask(state: State, drawn: Rollout, own: Sampler) -> None:
+    """Raise ``TrainingError`` if the first tokens' mask after a sync is not what ``own`` allows the policy.
+
+    Call it before the policy is updated. One pass over the prompts.
     """
-    if config.mask_source == "random":
-        return
     logits = models.Decoder(state.policy, drawn.prompts).logits()
     first = torch.zeros(len(drawn), dtype=torch.long, device=logits.device)
-    _, allowed, _ = top_p(config.mask_top_p, config.mask_min_tokens)(models.restrict(logits, state.sampling, first, None), None)
-    if (own := truncation(config.top_k, config.top_p)) is not None:
-        allowed &= own(models.restrict(logits, state.sampling, first, allowed), None)[1]
+    _, allowed, _ = own(models.restrict(logits, state.sampling, first, None), None)
     if not torch.equal(Allowed.pack(allowed), drawn.allowed.bits[:, 0]):
         raise TrainingError(f"update {state.update + 1}: the mask model was synced and the sampler does not use it")
 
 
-def train(state: State, prompts: Prompts, score: Score, config: Config) -> Iterator[Metrics]:
-    """PPO's loop; the mask model is refreshed before the rollout that is due, and that rollout is checked to use it.
+def masked_loop(
+    state: State, prompts: Prompts, score: Score, config, collect: Callable, due: Callable, check_sync: Callable
+) -> Iterator[tuple[Metrics, bool]]:
+    """PPO's loop, and whether each update was synced: the mask model is refreshed before the rollout that is ``due``,
+    which is checked to use it.
 
     After the last update the mask model is therefore still the one the last rollouts used: evaluating "as trained"
-    does not silently become nucleus sampling from the final policy.
+    does not silently become sampling under a mask of the final policy.
     """
     while state.update < config.updates:
         synced = due(state, config)
@@ -101,4 +119,16 @@ def train(state: State, prompts: Prompts, score: Score, config: Config) -> Itera
         if synced:
             check_sync(state, seen.rollout, config)
         metrics = update(state, seen, config)
-        yield {"update": state.update, **metrics, "nlpo/synced": float(synced)}
+        yield {"update": state.update, **metrics}, synced
+
+
+def decoding(config: Config) -> dict:
+    """As trained: under the mask model's mask."""
+    random = config.mask_source == "random"
+    return {"mask_top_p": config.mask_top_p, "mask_min_tokens": config.mask_min_tokens, "mask_random": random}
+
+
+def train(state: State, prompts: Prompts, score: Score, config: Config) -> Iterator[Metrics]:
+    """PPO's loop under the mask."""
+    for metrics, synced in masked_loop(state, prompts, score, config, collect, due, check_sync):
+        yield {**metrics, "nlpo/synced": float(synced)}

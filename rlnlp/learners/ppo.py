@@ -8,7 +8,6 @@ advantages, then a few epochs of clipped gradient steps over whole episodes, tea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,29 +15,25 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from ..advantages import gae, masked_mean, whiten
-from ..losses import entropy, explained_variance, ppo_clip, value_loss
-from ..models import (
-    ValueModel, behavior_logits, check_head, chosen_logprobs, frozen_copy, head, hidden_states, scatter, score_tokens,
+from rlnlp.advantages import KLCoefficient, gae, whiten
+from rlnlp.learners.common import About, Metrics, Score, TrainingError, describe, gradient_step, loop, rewarded
+from rlnlp.losses import entropy, ppo_clip, value_loss
+from rlnlp.models import (
+    ValueModel,
+    behavior_logits,
+    check_head,
+    chosen_logprobs,
+    frozen_copy,
+    head,
+    hidden_states,
+    scatter,
     value_head,
 )
-from ..rewards import AdaptiveKL, FixedKL, kl_estimate, split_score, token_rewards
-from ..rollout import batch_of, sample, sampling_from, trim
-from ..samplers import truncation
-from ..seeds import generator
-from ..settings import Horizon
-from ..types import Experience, NotFinite, Prompts, Rollout, Sampling, take
+from rlnlp.rollout import sample, sampling_from, trim, truncation
+from rlnlp.settings import Horizon
+from rlnlp.types import Experience, Prompts, Rollout, Sampling, generator, take
 
-Score = Callable[[Rollout], tuple[Tensor, dict[str, Tensor]]]  # scores [B], paid at the end, or [B, T], paid token by token
-Metrics = dict[str, float]
-
-
-class TrainingError(RuntimeError):
-    """Training cannot go on: a broken invariant or a number that is not finite. The message names update and examples."""
-
-
-class Diverged(TrainingError):
-    """A loss, a gradient or a number that the policy produced is not finite. The policy is as the last step left it."""
+ABOUT = About("PPO", ("sampling", "learner"), searched_as="ppo")
 
 
 class Config(Horizon):
@@ -46,9 +41,16 @@ class Config(Horizon):
     episodes_per_update: int = Field(64, ge=1, description="episodes; paper 1,280 tokens = 27 episodes of 48")
     epochs: int = Field(2, ge=1, description="passes over a rollout; paper 5")
     minibatches: int = Field(2, ge=1, description="gradient steps per epoch")
-    learning_rate: float = Field(1e-3, ge=0, description="AdamW step of the policy; paper 1e-6 for GPT-2")
+    learning_rate: float = Field(
+        1e-5, ge=0, description="AdamW step of the policy; paper 1e-6 for GPT-2, a tiny model made from scratch 1e-3"
+    )
     value_learning_rate: float = Field(0.0, ge=0, description="AdamW step of the value network; 0 = as the policy's")
-    gamma: float = Field(0.95, ge=0, le=1, description="discount per token; paper's text 0.95, its tables and code 0.99")
+    gamma: float = Field(
+        1.0,
+        ge=0,
+        le=1,
+        description="discount per token, below 1 short texts pay; paper's text 0.95, its tables and code 0.99",
+    )
     lam: float = Field(0.95, ge=0, le=1, description="GAE lambda; paper 0.95")
     clip: float = Field(0.2, gt=0, description="ratio clip; paper 0.2")
     value_clip: float = Field(0.0, ge=0, description="largest move of a value, reward units; 0 = off, as in the paper")
@@ -57,23 +59,38 @@ class Config(Horizon):
     max_grad_norm: float = Field(0.5, gt=0, description="joint gradient norm of policy and value; paper 0.5")
     kl_coef: float = Field(0.05, ge=0, description="beta, reward units per nat; start value if kl_target > 0")
     kl_target: float = Field(0.0, ge=0, description="nats per token that an adaptive beta steers to; 0 = fixed beta")
-    kl_gain: float = Field(0.1, gt=0, le=1, description="adaptive beta's relative step per update; code 0.1, paper's text 0.2")
-    kl_estimator: Literal["k1", "k2", "k3"] = Field("k1", description="KL estimate paid as a reward; paper k1. Only k1 has the gradient of the KL: that of k2 and k3 vanishes near the reference")
+    kl_gain: float = Field(
+        0.1, gt=0, le=1, description="adaptive beta's relative step per update; code 0.1, paper's text 0.2"
+    )
+    kl_estimator: Literal["k1", "k2", "k3"] = Field(
+        "k1",
+        description="KL estimate paid as a reward; paper k1. Only k1 has the gradient of the KL: that of k2 and k3 "
+        "vanishes near the reference",
+    )
     whiten_advantages: bool = Field(True, description="per rollout, over real tokens; RL4LMs does it per minibatch")
-    value: Literal["separate", "shared"] = Field("separate", description="value network of its own, or a head on the trunk")
+    value: Literal["separate", "shared"] = Field(
+        "separate", description="value network of its own, or a head on the trunk"
+    )
     max_new_tokens: int = Field(24, ge=1, description="horizon T, tokens; paper 48")
     min_new_tokens: int = Field(0, ge=0, description="EOS is blocked before this many tokens; paper 48")
     temperature: float = Field(1.0, gt=0, description="divides the logits, in sampling and in scoring")
     top_k: int = Field(0, ge=0, description="tokens kept when sampling; 0 = all; paper 50")
     top_p: float = Field(1.0, gt=0, le=1, description="mass kept when sampling; 1 = all")
-    breaks: tuple[Literal["ratio", "scoring", "finite"], ...] = Field((), description="invariants this experiment is meant to break: the first ratio is 1; tokens are scored by the distribution they were sampled from; numbers are finite (a run that diverges then ends early instead of failing)")
+    breaks: tuple[Literal["ratio", "scoring", "finite"], ...] = Field(
+        (),
+        description="invariants this experiment is meant to break: the first ratio is 1; tokens are scored by the "
+        "distribution they were sampled from; numbers are finite (a run that diverges then ends early instead of "
+        "failing)",
+    )
 
     @model_validator(mode="after")
     def _together(self):
         if self.kl_target and not self.kl_coef:
             raise ValueError("kl_coef 0: expected > 0 with a kl_target (an adaptive beta is only ever multiplied)")
         if self.minibatches > self.episodes_per_update:
-            raise ValueError(f"minibatches {self.minibatches}: expected at most episodes_per_update ({self.episodes_per_update})")
+            raise ValueError(
+                f"minibatches {self.minibatches}: expected at most episodes_per_update ({self.episodes_per_update})"
+            )
         return self
 
 
@@ -88,7 +105,7 @@ class State:
     reference: nn.Module
     value: nn.Module
     optimizer: torch.optim.Optimizer
-    kl: FixedKL | AdaptiveKL
+    kl: KLCoefficient
     sampling: Sampling
     seed: int
     update: int = 0
@@ -102,18 +119,25 @@ def init(policy, config: Config, seed: int) -> State:
         {"params": [p for p in policy.parameters() if p.requires_grad], "lr": config.learning_rate},
         {"params": list(value.parameters()), "lr": config.value_learning_rate or config.learning_rate},
     ]
-    kl = AdaptiveKL(config.kl_coef, config.kl_target, config.kl_gain) if config.kl_target else FixedKL(config.kl_coef)
+    kl = KLCoefficient(config.kl_coef, config.kl_target, config.kl_gain)
     return State(
-        policy.eval(), frozen_copy(policy), value.eval(),
-        torch.optim.AdamW(groups, eps=1e-5, weight_decay=0.0, fused=True), kl,
-        sampling_from(policy, config.max_new_tokens, config.temperature, config.min_new_tokens), seed,
+        policy.eval(),
+        frozen_copy(policy),
+        value.eval(),
+        torch.optim.AdamW(groups, eps=1e-5, weight_decay=0.0, fused=True),
+        kl,
+        sampling_from(policy, config.max_new_tokens, config.temperature, config.min_new_tokens),
+        seed,
     )
 
 
 def rollout(state: State, prompts: Prompts, config: Config) -> Rollout:
     """Sample one response per prompt from the policy as it is now."""
     return sample(
-        state.policy, prompts, state.sampling, generator(state.seed, "rollout", state.update),
+        state.policy,
+        prompts,
+        state.sampling,
+        generator(state.seed, "rollout", state.update),
         truncation(config.top_k, config.top_p),
     )
 
@@ -134,21 +158,6 @@ def experience(state: State, rollout: Rollout, score: Score, config: Config) -> 
     return Experience(rollout, scores, parts, ref_logprobs, kl, rewards, values, advantages, (raw + values) * mask)
 
 
-@torch.no_grad()
-def rewarded(state, rollout: Rollout, score: Score, config) -> tuple[Tensor, dict[str, Tensor], Tensor, Tensor, Tensor]:
-    """(scores [B], their parts, ref_logprobs, kl, rewards [B, T]): r_t = score, at the end or token by token, - beta kl_t.
-
-    ``state`` has reference and kl; ``config`` has kl_estimator.
-    """
-    scores, parts = score(rollout)
-    mask = rollout.mask
-    scores, token_scores = split_score(scores, mask)
-    ref_logprobs = score_tokens(state.reference, rollout)
-    kl = kl_estimate(logprobs=rollout.logprobs, ref_logprobs=ref_logprobs, kind=config.kl_estimator) * mask
-    at_end = scores if token_scores is None else torch.zeros_like(scores)
-    return scores, parts, ref_logprobs, kl, token_rewards(at_end, kl, mask, state.kl.coef, token_scores)
-
-
 def state_values(state: State, rollout: Rollout) -> Tensor:
     """Values [N] in reward units, from the value network or from the head on the policy's trunk."""
     if isinstance(state.value, ValueModel):
@@ -157,7 +166,8 @@ def state_values(state: State, rollout: Rollout) -> Tensor:
 
 
 def policy_and_values(state: State, rollout: Rollout) -> tuple[Tensor, Tensor]:
-    """Logits [N, V] of the distribution the rollout was sampled from, and values [N]; one trunk pass if it is shared."""
+    """Logits [N, V] of the distribution the rollout was sampled from, and values [N]; one trunk pass if it is
+    shared."""
     hidden = hidden_states(state.policy, rollout)[rollout.mask]
     logits = behavior_logits(head(state.policy, hidden).float(), rollout)
     shared = not isinstance(state.value, ValueModel)
@@ -168,11 +178,10 @@ def update(state: State, experience: Experience, config: Config, loss_of: Loss |
     """Epochs of minibatch steps on one experience; returns the update's metrics.
 
     loss_of: (state, minibatch, config) -> (loss, metrics), for learners whose loss is not ``minibatch_loss``.
-    Raises ``TrainingError`` where the first ratio is not 1 (sampling and scoring disagree), ``Diverged`` where a loss or
-    gradient is not finite.
+    Raises ``TrainingError`` where the first ratio is not 1 (sampling and scoring disagree), ``Diverged`` where a loss
+    or gradient is not finite.
     """
     loss_of = loss_of or minibatch_loss
-    parameters = [p for group in state.optimizer.param_groups for p in group["params"]]
     order = generator(state.seed, "minibatches", state.update)
     seen: list[Metrics] = []
     for _ in range(config.epochs):
@@ -182,28 +191,16 @@ def update(state: State, experience: Experience, config: Config, loss_of: Loss |
             if not seen and "ratio" not in config.breaks and metrics["policy/ratio_error"] > 1e-3:
                 raise TrainingError(
                     f"update {state.update + 1}: the ratio of the first minibatch is off 1 by "
-                    f"{metrics['policy/ratio_error']:.2g} (allowed 1e-3): the policy does not score its own samples as it "
+                    f"{metrics['policy/ratio_error']:.2g} (allowed 1e-3): the policy does not score its own samples "
+                    "as it "
                     f"drew them. An experiment that breaks this on purpose says so: breaks: [ratio]"
                 )
-            if not torch.isfinite(loss):
-                raise Diverged(
-                    f"update {state.update + 1}: the loss is {loss.item()}; examples of this minibatch: "
-                    + ", ".join(batch.rollout.prompts.example_ids[:8])
-                )
-            loss.backward()
-            norm = nn.utils.clip_grad_norm_(parameters, config.max_grad_norm)
-            if not torch.isfinite(norm):
-                raise Diverged(
-                    f"update {state.update + 1}: the gradient norm is {norm.item()}; examples of this minibatch: "
-                    + ", ".join(batch.rollout.prompts.example_ids[:8])
-                )
-            state.optimizer.step()
-            state.optimizer.zero_grad(set_to_none=True)  # now: gradients and the next pass's activations never coexist whole
-            seen.append({**metrics, "policy/gradient_norm": norm.item()})
+            norm = gradient_step(state, loss, config.max_grad_norm, batch.rollout)
+            seen.append({**metrics, "policy/gradient_norm": norm})
     first_error = seen[0]["policy/ratio_error"]
     means = {name: sum(m[name] for m in seen) / len(seen) for name in seen[0]}
     metrics = {**describe(state, experience), **means, "policy/first_ratio_error": first_error}
-    state.kl.update(metrics["objective/kl"], len(experience))
+    state.kl.update(metrics["objective/kl"])
     state.update += 1
     return metrics
 
@@ -240,43 +237,7 @@ def minibatch_loss(
     return loss, metrics
 
 
-def describe(state: State, experience: Experience) -> Metrics:
-    """What a rollout says before it is learned from."""
-    rollout, mask = experience.rollout, experience.rollout.mask
-    log_ratio = kl_estimate(logprobs=rollout.logprobs, ref_logprobs=experience.ref_logprobs, kind="k1")
-    return {
-        "objective/score": experience.scores.mean().item(),
-        "objective/kl": masked_mean(log_ratio, mask).item(),
-        "objective/kl_per_episode": (log_ratio * mask).sum(1).mean().item(),
-        "objective/kl_coef": state.kl.coef,
-        "objective/reward": experience.rewards.sum(1).mean().item(),
-        "objective/entropy": -masked_mean(rollout.behavior_logprobs, mask).item(),
-        "value/explained_variance": explained_variance(experience.values[mask], experience.returns[mask]),
-        "episodes/length": mask.sum(1).float().mean().item(),
-        "episodes/terminated": rollout.terminated.float().mean().item(),
-    }
-
-
-@contextmanager
-def finite(state: State) -> Iterator[None]:
-    """Within it, a number of a model that is not finite ends training as ``Diverged``, with the update named."""
-    try:
-        yield
-    except NotFinite as error:
-        raise Diverged(f"update {state.update + 1}: {error}") from error
-
-
-def loop(
-    state: State, prompts: Prompts, score: Score, config: Config, collect: Callable, update: Callable
-) -> Iterator[Metrics]:
-    """A learner's training from its own ``collect`` and ``update``: each update on its own batch of prompts."""
-    while state.update < config.updates:
-        batch = batch_of(prompts, config.episodes_per_update, state.seed, state.update)
-        with finite(state):
-            seen = collect(state, batch, score, config)
-        yield {"update": state.update + 1, **update(state, seen, config)}
-
-
 def train(state: State, prompts: Prompts, score: Score, config: Config) -> Iterator[Metrics]:
-    """Yield the metrics of each update until ``config.updates`` are done; the caller plots, evaluates, saves and stops."""
+    """Yield the metrics of each update until ``config.updates`` are done; the caller plots, evaluates, saves and
+    stops."""
     yield from loop(state, prompts, score, config, collect, update)

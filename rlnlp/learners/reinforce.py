@@ -2,9 +2,10 @@
 
     A_t = G_t - mean over the batch's other episodes of their G_t,   G_t = r_t + gamma G_{t+1}
 
-One gradient step on each rollout; r_t is the score and PPO's KL penalty. The baseline of an episode knows nothing of that
-episode, so that at gamma = 1 the gradient is unbiased; it knows nothing of its prompt either, which is what RLOO adds. An
-episode that has ended counts with its last return, so that the baseline of a long response is never a mean of few.
+One gradient step on each rollout; r_t is the score and PPO's KL penalty. The baseline of an episode knows nothing of
+that episode, so that at gamma = 1 the gradient is unbiased; it knows nothing of its prompt either, which is what RLOO
+adds. An episode that has ended counts with its last return, so that the baseline of a long response is never a mean
+of few.
 """
 
 from __future__ import annotations
@@ -17,15 +18,17 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
-from ..advantages import leave_one_out, rewards_to_go
-from ..losses import policy_gradient
-from ..models import behavior_logits, check_head, chosen_logprobs, frozen_copy, head, hidden_states
-from ..rewards import FixedKL
-from ..rollout import sampling_from, trim
-from ..settings import Horizon
-from ..types import Experience, Prompts, Rollout, Sampling
-from . import ppo
-from .ppo import Metrics, Score, rollout
+from rlnlp.advantages import KLCoefficient, leave_one_out, rewards_to_go
+from rlnlp.learners import ppo
+from rlnlp.learners.common import About, Metrics, Score, loop, rewarded
+from rlnlp.learners.ppo import rollout
+from rlnlp.losses import policy_gradient
+from rlnlp.models import behavior_logits, check_head, chosen_logprobs, frozen_copy, head, hidden_states
+from rlnlp.rollout import sampling_from, trim
+from rlnlp.settings import Horizon
+from rlnlp.types import Experience, Prompts, Rollout, Sampling
+
+ABOUT = About("REINFORCE", ("sampling", "learner"), searched_as="reinforce")
 
 
 class Config(Horizon):
@@ -34,7 +37,7 @@ class Config(Horizon):
 
     updates: int = Field(30, ge=0, description="updates (one collect + one gradient step each)")
     episodes_per_update: int = Field(64, description="episodes, at least 2: each is another's baseline")
-    learning_rate: float = Field(1e-3, ge=0, description="AdamW step of the policy")
+    learning_rate: float = Field(1e-5, ge=0, description="AdamW step of the policy")
     gamma: float = Field(1.0, ge=0, le=1, description="discount per token; Williams 1")
     max_grad_norm: float = Field(0.5, gt=0, description="gradient norm")
     kl_coef: float = Field(0.05, ge=0, description="beta, reward units per nat")
@@ -44,7 +47,9 @@ class Config(Horizon):
     temperature: float = Field(1.0, gt=0, description="divides the logits, in sampling and in scoring")
     top_k: int = Field(0, ge=0, description="tokens kept when sampling; 0 = all")
     top_p: float = Field(1.0, gt=0, le=1, description="mass kept when sampling; 1 = all")
-    breaks: tuple[Literal["ratio", "scoring", "finite"], ...] = Field((), description="invariants this experiment is meant to break; see ppo")
+    breaks: tuple[Literal["ratio", "scoring", "finite"], ...] = Field(
+        (), description="invariants this experiment is meant to break; see ppo"
+    )
 
     @field_validator("episodes_per_update")
     @classmethod
@@ -61,7 +66,7 @@ class State:
     policy: nn.Module
     reference: nn.Module
     optimizer: torch.optim.Optimizer
-    kl: FixedKL
+    kl: KLCoefficient
     sampling: Sampling
     seed: int
     update: int = 0
@@ -73,7 +78,7 @@ def init(policy, config: Config, seed: int) -> State:
     trained = [p for p in policy.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, eps=1e-5, weight_decay=0.0, fused=True)
     sampling = sampling_from(policy, config.max_new_tokens, config.temperature, config.min_new_tokens)
-    return State(policy.eval(), frozen_copy(policy), optimizer, FixedKL(config.kl_coef), sampling, seed)
+    return State(policy.eval(), frozen_copy(policy), optimizer, KLCoefficient(config.kl_coef), sampling, seed)
 
 
 def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Experience:
@@ -84,7 +89,7 @@ def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Exp
 @torch.no_grad()
 def experience(state: State, rollout: Rollout, score: Score, config: Config) -> Experience:
     """PPO's rewards, their discounted sums, and those minus the other episodes' mean."""
-    scores, parts, ref_logprobs, kl, rewards = ppo.rewarded(state, rollout, score, config)
+    scores, parts, ref_logprobs, kl, rewards = rewarded(state, rollout, score, config)
     mask = rollout.mask
     returns = rewards_to_go(rewards, mask, config.gamma)
     last = returns.gather(1, mask.sum(1, keepdim=True) - 1)
@@ -93,7 +98,8 @@ def experience(state: State, rollout: Rollout, score: Score, config: Config) -> 
 
 
 def minibatch_loss(state: State, batch: Experience, config: Config) -> tuple[Tensor, Metrics]:
-    """-sum_t A_t log pi(a_t | s_t), per episode and token of the horizon: a constant divisor, so that no length counts more."""
+    """-sum_t A_t log pi(a_t | s_t), per episode and token of the horizon: a constant divisor, so that no length
+    counts more."""
     mask, episodes = batch.rollout.mask, trim(batch.rollout)
     logits = head(state.policy, hidden_states(state.policy, episodes)[episodes.mask]).float()
     logprobs = chosen_logprobs(behavior_logits(logits, episodes), batch.rollout.responses[mask])
@@ -103,11 +109,12 @@ def minibatch_loss(state: State, batch: Experience, config: Config) -> tuple[Ten
 
 
 def update(state: State, experience: Experience, config: Config) -> Metrics:
-    """PPO's update with one epoch, one minibatch and this loss; raises what PPO's does. There are no values to report."""
+    """PPO's update with one epoch, one minibatch and this loss; raises what PPO's does. There are no values to
+    report."""
     metrics = ppo.update(state, experience, config, minibatch_loss)
     return {name: value for name, value in metrics.items() if not name.startswith("value/")}
 
 
 def train(state: State, prompts: Prompts, score: Score, config: Config) -> Iterator[Metrics]:
     """PPO's loop."""
-    yield from ppo.loop(state, prompts, score, config, collect, update)
+    yield from loop(state, prompts, score, config, collect, update)

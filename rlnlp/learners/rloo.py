@@ -2,24 +2,26 @@
 
     A_i = R_i - sum_{j != i} R_j / (K - 1),   R = score - beta x sum of the response's KL terms
 
-K responses to each prompt, each of them one action with one return, as in the bandit; its baseline is the mean return of
-the other responses to the same prompt. No value network, one gradient step on each rollout, REINFORCE's loss.
+K responses to each prompt, each of them one action with one return, as in the bandit; its baseline is the mean return
+of the other responses to the same prompt. No value network, one gradient step on each rollout, REINFORCE's loss.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import ClassVar
 
 import torch
 from pydantic import Field, field_validator, model_validator
 
-from ..advantages import leave_one_out
-from ..rollout import batch_of, repeat
-from ..types import Experience, Prompts, Rollout
-from . import ppo, reinforce
-from .ppo import Metrics, Score, finite
-from .reinforce import State, update
+from rlnlp.advantages import leave_one_out
+from rlnlp.learners import ppo, reinforce
+from rlnlp.learners.common import About, Metrics, Score, loop, rewarded
+from rlnlp.learners.reinforce import State, update
+from rlnlp.rollout import repeat
+from rlnlp.types import Experience, Prompts, Rollout
+
+ABOUT = About("RLOO", ("sampling", "learner"), searched_as="reinforce")
 
 init = reinforce.init
 
@@ -35,7 +37,8 @@ def check_groups(episodes_per_update: int, group: int) -> None:
     """Raise ``ValueError`` where an update's responses are not whole groups."""
     if episodes_per_update < 1 or episodes_per_update % group:
         raise ValueError(
-            f"episodes_per_update {episodes_per_update}: expected a multiple of group ({group}), because every prompt of an "
+            f"episodes_per_update {episodes_per_update}: expected a multiple of group ({group}), because every "
+            f"prompt of an "
             f"update gets {group} responses"
         )
 
@@ -73,22 +76,13 @@ def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Exp
 @torch.no_grad()
 def experience(state: State, rollout: Rollout, score: Score, config: Config) -> Experience:
     """One return per response, and that minus the mean of its group's others, at all its tokens."""
-    scores, parts, ref_logprobs, kl, rewards = ppo.rewarded(state, rollout, score, config)
+    scores, parts, ref_logprobs, kl, rewards = rewarded(state, rollout, score, config)
     mask, zeros, returns = rollout.mask, torch.zeros_like(kl), rewards.sum(1)
     advantages = leave_one_out(returns, config.group)
     spread = [value.unsqueeze(1) * mask for value in (advantages, returns)]
     return Experience(rollout, scores, parts, ref_logprobs, kl, rewards, zeros, *spread)
 
 
-def loop(state, prompts: Prompts, score: Score, config, collect: Callable, update: Callable) -> Iterator[Metrics]:
-    """PPO's loop, with as many prompts as an update has groups."""
-    while state.update < config.updates:
-        batch = batch_of(prompts, config.episodes_per_update // config.group, state.seed, state.update)
-        with finite(state):
-            seen = collect(state, batch, score, config)
-        yield {"update": state.update + 1, **update(state, seen, config)}
-
-
 def train(state: State, prompts: Prompts, score: Score, config: Config) -> Iterator[Metrics]:
     """Yield the metrics of each update until ``config.updates`` are done."""
-    yield from loop(state, prompts, score, config, collect, update)
+    yield from loop(state, prompts, score, config, collect, update, config.group)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,21 +9,25 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from ..losses import cross_entropy
-from ..models import check_head, frozen_copy, head, hidden_states
-from ..rollout import from_references, sampling_from, trim
-from ..settings import Settings
-from ..types import Experience, Prompts, Sampling
-from .ppo import Diverged, Metrics, Score, loop
+from rlnlp.learners.common import About, Metrics, Score, gradient_step, loop
+from rlnlp.losses import cross_entropy
+from rlnlp.models import check_head, frozen_copy, head, hidden_states
+from rlnlp.rollout import from_references, sampling_from, trim
+from rlnlp.settings import Settings
+from rlnlp.types import Experience, Prompts, Sampling
+
+ABOUT = About("supervised", ("sampling", "supervised"), imitates=True, explores=False)
 
 
 class Config(Settings):
     updates: int = Field(100, ge=0, description="updates, one batch of references each")
     episodes_per_update: int = Field(32, ge=1, description="references per update; paper 16 on IMDB")
-    learning_rate: float = Field(1e-3, ge=0, description="AdamW step; paper 1e-5 for GPT-2")
+    learning_rate: float = Field(1e-5, ge=0, description="AdamW step; paper 1e-5 for GPT-2")
     max_grad_norm: float = Field(1.0, gt=0, description="gradient norm")
     max_new_tokens: int = Field(24, ge=1, description="references are cut here, tokens")
-    data_fraction: float = Field(1.0, gt=0, le=1, description="share of the labelled positive reviews that it sees; paper 0.1, 0.5, 1")
+    data_fraction: float = Field(
+        1.0, gt=0, le=1, description="share of the labelled positive reviews that it sees; paper 0.1, 0.5, 1"
+    )
 
 
 @dataclass
@@ -61,22 +64,9 @@ def update(state: State, experience: Experience, config: Config) -> Metrics:
     rollout = trim(experience.rollout)
     logits = head(state.policy, hidden_states(state.policy, rollout)[rollout.mask]).float()
     loss = cross_entropy(logits, rollout.responses[rollout.mask])
-    if not math.isfinite(loss.item()):
-        raise Diverged(
-            f"update {state.update + 1}: the loss is {loss.item()}; examples: "
-            + ", ".join(rollout.prompts.example_ids[:8])
-        )
-    loss.backward()
-    norm = nn.utils.clip_grad_norm_(state.policy.parameters(), config.max_grad_norm)
-    if not math.isfinite(norm.item()):
-        raise Diverged(
-            f"update {state.update + 1}: the gradient norm is {norm.item()}; examples: "
-            + ", ".join(rollout.prompts.example_ids[:8])
-        )
-    state.optimizer.step()
-    state.optimizer.zero_grad(set_to_none=True)  # not kept through the next forward pass
+    norm = gradient_step(state, loss, config.max_grad_norm, rollout)
     state.update += 1
-    return {"supervised/loss": loss.item(), "policy/gradient_norm": norm.item()}
+    return {"supervised/loss": loss.item(), "policy/gradient_norm": norm}
 
 
 def train(state: State, prompts: Prompts, score: Score | None, config: Config) -> Iterator[Metrics]:

@@ -4,16 +4,17 @@ PPO's rollout, rewards and advantages; then one step of the policy along the nat
 
     maximise  mean_t ratio_t A_t   subject to   mean_s KL(old(.|s) || new(.|s)) <= kl_bound,
 
-first with the KL's quadratic model, s = c (F + damping I)^-1 g with s.F s / 2 = kl_bound (appendix C), then shrunk until
-the surrogate gains and the exact KL, over the whole vocabulary at every state of the rollout, keeps the bound. A step
-that never does is not taken. KL and ratio are of the distribution that was sampled from. The value network has Adam.
+first with the KL's quadratic model, s = c (F + damping I)^-1 g with s.F s / 2 = kl_bound (appendix C), then shrunk
+until the surrogate gains and the exact KL, over the whole vocabulary at every state of the rollout, keeps the bound.
+A step that never does is not taken. KL and ratio are of the distribution that was sampled from. The value network has
+Adam.
 
 The stable-baselines code that RL4LMs uses measures KL(new || old) and scales with the damped F, a shorter first step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Literal
 
 import torch
@@ -21,16 +22,17 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from ..losses import value_loss
-from ..models import ValueModel, behavior_logits, check_head, frozen_copy, head, hidden_states, sync
-from ..optim import categorical_kl, fisher_product, flat, line_search, natural_step
-from ..rewards import AdaptiveKL, FixedKL
-from ..rollout import sampling_from, trim
-from ..seeds import generator
-from ..settings import Horizon
-from ..types import Experience, Prompts, Rollout, take
-from . import ppo
-from .ppo import Diverged, Metrics, Score, State, TrainingError, collect, describe
+from rlnlp.advantages import KLCoefficient
+from rlnlp.learners.common import About, Diverged, Metrics, Score, TrainingError, describe, gradient_step, loop
+from rlnlp.learners.ppo import State, collect
+from rlnlp.losses import value_loss
+from rlnlp.models import ValueModel, behavior_logits, check_head, frozen_copy, head, hidden_states, sync
+from rlnlp.optim import categorical_kl, fisher_product, flat, line_search, natural_step
+from rlnlp.rollout import sampling_from, trim
+from rlnlp.settings import Horizon
+from rlnlp.types import Experience, Prompts, Rollout, generator, take
+
+ABOUT = About("TRPO", ("sampling", "learner"))
 
 Part = tuple[Rollout, Tensor]  # some of the episodes, and the advantages [N] of their tokens
 
@@ -38,22 +40,42 @@ Part = tuple[Rollout, Tensor]  # some of the episodes, and the advantages [N] of
 class Config(Horizon):
     updates: int = Field(30, ge=0, description="updates (one collect + one step of the policy each)")
     episodes_per_update: int = Field(64, ge=1, description="episodes")
-    kl_bound: float = Field(0.01, gt=0, description="largest mean KL(old || new) of one update, nats per token; paper 0.01")
-    damping: float = Field(0.1, ge=0, description="added to the Fisher matrix's diagonal; code of the paper and RL4LMs 0.1")
+    kl_bound: float = Field(
+        0.01, gt=0, description="largest mean KL(old || new) of one update, nats per token; paper 0.01"
+    )
+    damping: float = Field(
+        0.1, ge=0, description="added to the Fisher matrix's diagonal; code of the paper and RL4LMs 0.1"
+    )
     cg_steps: int = Field(10, ge=1, description="conjugate-gradient steps, a Fisher product each; paper 10, RL4LMs 15")
-    fisher_episodes: int = Field(16, ge=1, description="episodes whose states the Fisher matrix is averaged over (the first so many; paper: a tenth of the states); the bound itself is checked on all")
+    fisher_episodes: int = Field(
+        16,
+        ge=1,
+        description="episodes whose states the Fisher matrix is averaged over (the first so many; paper: a tenth of "
+        "the states); the bound itself is checked on all",
+    )
     backtracks: int = Field(10, ge=1, description="steps tried, the full one included; paper 10")
     shrink: float = Field(0.8, gt=0, lt=1, description="each tried step's share of the one before; RL4LMs 0.8")
     value_epochs: int = Field(5, ge=0, description="passes of the value network over a rollout; RL4LMs 10")
-    minibatches: int = Field(2, ge=1, description="gradient steps of the value network per pass; parts in which the policy's gradient and KL are computed")
-    learning_rate: float = Field(1e-3, ge=0, description="AdamW step of the value network; the policy's has no rate: kl_bound sets it")
+    minibatches: int = Field(
+        2,
+        ge=1,
+        description="gradient steps of the value network per pass; parts in which the policy's gradient and KL are "
+        "computed",
+    )
+    learning_rate: float = Field(
+        1e-3, ge=0, description="AdamW step of the value network; the policy's has no rate: kl_bound sets it"
+    )
     max_grad_norm: float = Field(0.5, gt=0, description="gradient norm of the value network; PPO's 0.5")
-    gamma: float = Field(0.95, ge=0, le=1, description="discount per token; RL4LMs 0.99")
+    gamma: float = Field(1.0, ge=0, le=1, description="discount per token; RL4LMs 0.99")
     lam: float = Field(0.95, ge=0, le=1, description="GAE lambda; RL4LMs 0.95")
-    kl_coef: float = Field(0.05, ge=0, description="beta of the KL to the reference, reward units per nat; start value if kl_target > 0")
+    kl_coef: float = Field(
+        0.05, ge=0, description="beta of the KL to the reference, reward units per nat; start value if kl_target > 0"
+    )
     kl_target: float = Field(0.0, ge=0, description="nats per token that an adaptive beta steers to; 0 = fixed beta")
     kl_gain: float = Field(0.1, gt=0, le=1, description="adaptive beta's relative step per update; code 0.1")
-    kl_estimator: Literal["k1", "k2", "k3"] = Field("k1", description="KL estimate paid as a reward; PPO's config says why k1")
+    kl_estimator: Literal["k1", "k2", "k3"] = Field(
+        "k1", description="KL estimate paid as a reward; PPO's config says why k1"
+    )
     whiten_advantages: bool = Field(True, description="per rollout, over real tokens")
     max_new_tokens: int = Field(24, ge=1, description="horizon T, tokens; paper 48")
     min_new_tokens: int = Field(0, ge=0, description="EOS is blocked before this many tokens")
@@ -66,7 +88,9 @@ class Config(Horizon):
         if self.kl_target and not self.kl_coef:
             raise ValueError("kl_coef 0: expected > 0 with a kl_target (an adaptive beta is only ever multiplied)")
         if self.minibatches > self.episodes_per_update:
-            raise ValueError(f"minibatches {self.minibatches}: expected at most episodes_per_update ({self.episodes_per_update})")
+            raise ValueError(
+                f"minibatches {self.minibatches}: expected at most episodes_per_update ({self.episodes_per_update})"
+            )
         return self
 
 
@@ -74,11 +98,15 @@ def init(policy, config: Config, seed: int) -> State:
     """PPO's state, whose optimiser knows the value network alone. Raises ``ValueError`` for a model we cannot view."""
     check_head(policy)
     value = ValueModel(policy)
-    kl = AdaptiveKL(config.kl_coef, config.kl_target, config.kl_gain) if config.kl_target else FixedKL(config.kl_coef)
+    kl = KLCoefficient(config.kl_coef, config.kl_target, config.kl_gain)
     return State(
-        policy.eval(), frozen_copy(policy), value.eval(),
-        torch.optim.AdamW(value.parameters(), lr=config.learning_rate, eps=1e-5, weight_decay=0.0, fused=True), kl,
-        sampling_from(policy, config.max_new_tokens, config.temperature, config.min_new_tokens), seed,
+        policy.eval(),
+        frozen_copy(policy),
+        value.eval(),
+        torch.optim.AdamW(value.parameters(), lr=config.learning_rate, eps=1e-5, weight_decay=0.0, fused=True),
+        kl,
+        sampling_from(policy, config.max_new_tokens, config.temperature, config.min_new_tokens),
+        seed,
     )
 
 
@@ -114,7 +142,8 @@ def surrogate_gradient(policy, parts: list[Part]) -> tuple[Tensor, float]:
 
 @torch.no_grad()
 def gain_and_kl(old, new, parts: list[Part]) -> tuple[float, float]:
-    """mean_t (ratio_t - 1) A_t in advantage units, and the exact mean KL(old || new) in nats, over all tokens of ``parts``."""
+    """mean_t (ratio_t - 1) A_t in advantage units, and the exact mean KL(old || new) in nats, over all tokens of
+    ``parts``."""
     gain = kl = tokens = 0.0
     for rollout, advantages in parts:
         before, after = sampled_logprobs(old, rollout), sampled_logprobs(new, rollout)
@@ -158,21 +187,15 @@ def move(state: State, parts: list[Part], step: Tensor, config: Config) -> tuple
 
 
 def fit_values(state: State, experience: Experience, config: Config) -> float:
-    """Epochs of AdamW steps of the value network on the returns; the mean loss. Raises ``Diverged`` if one is not finite."""
+    """Epochs of AdamW steps of the value network on the returns; the mean loss. Raises ``Diverged`` if one is not
+    finite."""
     order, losses = generator(state.seed, "minibatches", state.update), []
     for _ in range(config.value_epochs):
         for rows in torch.randperm(len(experience), generator=order).tensor_split(config.minibatches):
             batch = take(experience, rows)
             mask = batch.rollout.mask
             loss = value_loss(state.value(trim(batch.rollout)), batch.values[mask], batch.returns[mask], clip=0.0)
-            loss.backward()
-            norm = nn.utils.clip_grad_norm_(state.value.parameters(), config.max_grad_norm)
-            if not torch.isfinite(norm):
-                raise Diverged(
-                    f"update {state.update + 1}: the value network's loss is {loss.item()}, its gradient norm {norm.item()}"
-                )
-            state.optimizer.step()
-            state.optimizer.zero_grad(set_to_none=True)
+            gradient_step(state, loss, config.max_grad_norm, batch.rollout)
             losses.append(loss.item())
     return sum(losses) / max(len(losses), 1)
 
@@ -180,8 +203,8 @@ def fit_values(state: State, experience: Experience, config: Config) -> float:
 def update(state: State, experience: Experience, config: Config) -> Metrics:
     """One step of the policy, then the value network's epochs; returns the update's metrics.
 
-    Raises ``TrainingError`` where a ratio is not 1 before the step (sampling and scoring disagree), ``Diverged`` where the
-    policy's gradient or the value network's is not finite.
+    Raises ``TrainingError`` where a ratio is not 1 before the step (sampling and scoring disagree), ``Diverged`` where
+    the policy's gradient or the value network's is not finite.
     """
     parts = []
     for rows in torch.arange(len(experience)).tensor_split(config.minibatches):
@@ -192,7 +215,8 @@ def update(state: State, experience: Experience, config: Config) -> Metrics:
         raise Diverged(f"update {state.update + 1}: the gradient norm is {gradient.norm().item()}")
     if error > 1e-3:
         raise TrainingError(
-            f"update {state.update + 1}: a ratio is off 1 by {error:.2g} before the step (allowed 1e-3): the policy does "
+            f"update {state.update + 1}: a ratio is off 1 by {error:.2g} before the step (allowed 1e-3): the policy "
+            "does "
             f"not score its own samples as it drew them"
         )
     share, gain, kl = move(state, parts, full_step(state.policy, experience.rollout, gradient, config), config)
@@ -205,11 +229,11 @@ def update(state: State, experience: Experience, config: Config) -> Metrics:
         "trpo/gain": gain,
         "trpo/share": share,
     }
-    state.kl.update(metrics["objective/kl"], len(experience))
+    state.kl.update(metrics["objective/kl"])
     state.update += 1
     return metrics
 
 
 def train(state: State, prompts: Prompts, score: Score, config: Config) -> Iterator[Metrics]:
     """PPO's loop."""
-    yield from ppo.loop(state, prompts, score, config, collect, update)
+    yield from loop(state, prompts, score, config, collect, update)

@@ -1,0 +1,75 @@
+"""Prompts from strings: what a policy's episodes start from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from rlnlp.types import Prompts, to
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+def prompts_for(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: list[str], max_prompt_tokens: int | None = None
+) -> Prompts:
+    """Strings to ``Prompts`` on the model's device. max_prompt_tokens: None = half of the model's context."""
+    return to(encode_prompts(texts, tokenizer, max_prompt_tokens or context_of(model) // 2), model.device)
+
+
+def context_of(model: PreTrainedModel, unnamed: int = 512) -> int:
+    """Positions of a model, tokens; ``unnamed`` for one that names none (T5)."""
+    config = model.config
+    return getattr(config, "n_positions", None) or getattr(config, "max_position_embeddings", None) or unnamed
+
+
+def encode_prompts(
+    texts: list[str],
+    tokenizer,
+    max_prompt_tokens: int,
+    example_ids: list[str] | None = None,
+    references: list[list[str]] | None = None,
+    meta: list[dict] | None = None,
+) -> Prompts:
+    """Strings to ``Prompts``: left padded, cut on the left.
+
+    tokenizer: of the policy; what it adds on its own (BOS) is kept; max_prompt_tokens: of longer ones the end.
+    references, meta: as in ``Prompts``; ``meta`` gets "cut", the number of tokens cut off. Raises ``ValueError`` where
+    there are no prompts, and for a prompt without any token, naming its id.
+    """
+    if not texts:
+        raise ValueError("prompts: an empty data set")
+    example_ids = example_ids or [str(i) for i in range(len(texts))]
+    meta = meta or [{} for _ in texts]
+    encoded = tokenizer(texts, verbose=False)["input_ids"]
+    for example_id, ids in zip(example_ids, encoded):
+        if not ids:
+            raise ValueError(f"prompt {example_id}: no tokens (an empty text)")
+    kept = [ids[-max_prompt_tokens:] for ids in encoded]
+    B, P = len(kept), max(map(len, kept))
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    ids, mask = torch.full((B, P), pad if pad is not None else 0), torch.zeros(B, P, dtype=torch.bool)
+    for row, tokens in enumerate(kept):
+        ids[row, P - len(tokens) :] = torch.tensor(tokens)
+        mask[row, P - len(tokens) :] = True
+    meta = [{**known, "cut": len(all_) - len(some)} for known, all_, some in zip(meta, encoded, kept)]
+    return Prompts(ids, mask, list(texts), references or [[] for _ in texts], example_ids, meta)
+
+
+def check_context(prompts: Prompts, max_new_tokens: int, context: int) -> None:
+    """Refuse prompts that, with their response, do not fit the model.
+
+    max_new_tokens: T; context: positions of the model, tokens.
+    Raises: ``ValueError`` naming the longest prompt's id and the three numbers.
+    """
+    lengths = prompts.mask.sum(1)
+    longest = int(lengths.argmax())
+    need = int(lengths[longest]) + max_new_tokens
+    if need > context:
+        raise ValueError(
+            f"prompt {prompts.example_ids[longest]}: {int(lengths[longest])} tokens and a response of up to "
+            f"{max_new_tokens} make {need}, but the model's context is {context} tokens; lower task.prompt_tokens "
+            f"or sampling.max_new_tokens"
+        )

@@ -1,0 +1,1 @@
+"""Replay, value heads and exploration: what DQN and SAC use."""

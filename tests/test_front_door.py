@@ -1,0 +1,74 @@
+"""``import rlnlp``: light, and in the README's twelve lines it trains, saves and compares with a model of one's own."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import rlnlp
+from tests.test_pretrained import tokenizer_of
+from tests.tiny import MAKE
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+LINES = re.search(r"in twelve lines\n.*?```python\n(.*?)```", README, re.S).group(1)
+
+
+def reward(prompts, responses, references, meta):
+    return [float(response.split().count("w7")) for response in responses]
+
+
+def test_they_are_twelve():
+    assert 0 < len([line for line in LINES.splitlines() if line.strip()]) <= 12
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_they_train_watch_save_and_compare(kind, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    model, tokenizer = MAKE[kind](), tokenizer_of(50)
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    given = {"model": model, "tokenizer": tokenizer, "reward": reward, "texts": [f"w{i} w{i + 1}" for i in range(8)]}
+    exec(LINES.replace("updates=20, learning_rate=1e-5", "updates=6, learning_rate=3e-3"), given)
+
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in said[:12]] == [
+        [label, "update", f"{n}:"] for label in ("PPO", "NLPO") for n in range(1, 7)
+    ]
+    table = {line.split()[0]: line.split() for line in said[12:]}
+    assert list(table) == ["policy", "start", "PPO", "NLPO"]
+    assert float(table["start"][2]) == 0 < float(table["PPO"][2])
+    for name in ("PPO", "NLPO"):
+        assert float(table[name][1]) > float(table["start"][1]), "it learned nothing"
+        loaded, _ = rlnlp.load(tmp_path / "tuned" / name)
+        trained = given["policies"][name].state_dict()
+        assert all(torch.equal(weight, trained[part]) for part, weight in loaded.state_dict().items())
+    assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items()), "the start changed"
+
+
+def test_what_the_lines_spell_out_is_the_default_of_every_learner_that_has_it():
+    for name in rlnlp.LEARNERS:
+        fields = getattr(rlnlp, name).Config.model_fields
+        if "gamma" in fields:
+            assert fields["gamma"].default == 1.0, name
+        if "learning_rate" in fields and name != "trpo":  # there it is the value network's: the policy's has no rate
+            assert fields["learning_rate"].default == 1e-5, name
+    assert "learning_rate=1e-5, gamma=1.0" in LINES
+
+
+def test_the_import_is_light_and_every_name_behind_the_door_is_there():
+    code = "import rlnlp, sys; print(sorted({'torch', 'transformers', 'numpy'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT).stdout == "[]\n"
+    for name in dir(rlnlp):
+        assert getattr(rlnlp, name) is not None
+    assert rlnlp.ppo is sys.modules["rlnlp.learners.ppo"]
+    with pytest.raises(AttributeError, match="no attribute 'pppo'"):
+        _ = rlnlp.pppo
+
+
+def test_prompts_lie_where_the_model_is_and_fit_it():
+    model, tokenizer = MAKE["causal"](positions=16), tokenizer_of(50)
+    found = rlnlp.prompts_for(model, tokenizer, ["w1", " ".join(["w2"] * 30)])
+    assert found.ids.device == model.device and found.ids.shape == (2, 8) and found.meta[1]["cut"] == 22

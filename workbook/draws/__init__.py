@@ -1,0 +1,1 @@
+"""What a draw supplies: base models, classifiers, judges, and further variants of them."""

@@ -1,0 +1,1 @@
+"""One style, and the parts that figures are made of."""

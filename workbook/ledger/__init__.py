@@ -1,0 +1,1 @@
+"""Claims and the one rule that judges them."""

@@ -1,0 +1,63 @@
+"""The ledger of claims from the command line.
+
+python -m workbook.ledger check params.yaml      does a profile run what its claims need?
+python -m workbook.ledger combine                reports/*/claims/claims.json side by side, in reports/claims.*
+python -m workbook.ledger readme                 their summary into README.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from workbook.ledger.checks import check, load, profiles
+from workbook.ledger.combine import combine, readme
+from workbook.ledger.judge import check_listed
+from workbook.ledger.ruling import rule_hash
+from workbook.store.files import atomic_write
+
+
+def checked(path: Path) -> str:
+    """What a profile can decide, in a line. Raises: ClaimError, ConfigError."""
+    from workbook.runs.checks import load as load_params  # brings torch
+
+    params = load_params(path)
+    root = (params.folder / params.root).resolve()
+    known = load(root / "claims.yaml")
+    check(known, [*profiles(root).values(), {"runs": params.all_runs, "reports": params.reports}])
+    check_listed(known, params.claims, params.all_runs, params.profile)
+    return f"{params.profile}: {len(params.claims)} of {len(known)} claims can be decided; rule {rule_hash(known)[:12]}"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m workbook.ledger", description=__doc__.partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    check = commands.add_parser("check", help="does a profile run what its claims need?")
+    check.add_argument("params", nargs="?", type=Path, default=Path("params.yaml"))
+    together = commands.add_parser("combine", help="reports/*/claims/claims.json side by side, in reports/claims.*")
+    together.add_argument("--reports", type=Path, default=Path("reports"))
+    together.add_argument("--without", nargs="*", default=["smoke"], help="profiles that are no evidence")
+    summarise = commands.add_parser("readme", help="reports/claims.json as the summary in README.md")
+    summarise.add_argument("--reports", type=Path, default=Path("reports"))
+    summarise.add_argument("--file", type=Path, default=Path("README.md"))
+    args = parser.parse_args(argv)
+    try:
+        if args.command == "readme":
+            atomic_write(args.file, readme(args.file.read_text(encoding="utf-8"), args.reports / "claims.json"))
+            print(f"{args.file}: up to date")
+        elif args.command == "combine":
+            found = {path.parent.parent.name: path for path in sorted(args.reports.glob("*/claims/claims.json"))}
+            rows = combine({name: path for name, path in found.items() if name not in args.without}, args.reports)
+            print(f"{args.reports / 'claims.md'}: {len(rows)} claims")
+        else:
+            print(checked(args.params))
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

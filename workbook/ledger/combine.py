@@ -1,0 +1,106 @@
+"""The ledgers of several profiles side by side, and their summary in README.md."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from workbook.ledger.claim import ClaimError
+from workbook.ledger.page import counts, write_csv
+from workbook.ledger.ruling import AWAITING, ELSEWHERE, TURNS
+from workbook.results.tables import join, markdown
+from workbook.store.files import atomic_json, atomic_write
+
+NOT_TESTED = "–"
+BEGIN, END = "<!-- ledger: python -m workbook.ledger readme -->", "<!-- end of ledger -->"
+
+
+def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[str, Any]]:
+    """The ledgers of several profiles side by side: claims.csv, claims.json, claims.md in `folder`; returns the rows.
+
+    sources: profile -> its claims.json. Profiles judged by different rules or tests are named.
+    Raises: ClaimError without a ledger, or for a file that is none.
+    """
+    if not sources:
+        raise ClaimError("no ledger to combine: expected reports/<profile>/claims/claims.json, found none")
+    ledgers: dict[str, dict[str, dict]] = {}
+    for profile, path in sources.items():
+        try:
+            ledgers[profile] = {row["id"]: row for row in json.loads(Path(path).read_text(encoding="utf-8"))["rows"]}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ClaimError(f"{path}: expected a ledger (claims.json), found {error!r}") from None
+    ids = list(dict.fromkeys(name for found in ledgers.values() for name in found))
+    rows = []
+    for name in ids:
+        known = {profile: found[name] for profile, found in ledgers.items() if name in found}
+        first = next(iter(known.values()))
+        rows.append(
+            {
+                **{k: first[k] for k in ("id", "claim", "source", "published_text")},
+                "words": {profile: row["word"] for profile, row in known.items()},
+                "sentences": {profile: row["sentence"] for profile, row in known.items()},
+                "turns": {profile: row["turns"] for profile, row in known.items()},
+            }
+        )
+    rules = {profile: next(iter(found.values()))["rule"] for profile, found in ledgers.items() if found}
+    said = [f"{profile}: {counts(list(found.values()))}." for profile, found in ledgers.items()]
+    if len(set(rules.values())) > 1:
+        which = join([f"{p} `{r[:12]}`" for p, r in rules.items()])
+        said.append(f"Not all were judged by the same rule and tests: {which}.")
+    shown = [
+        {
+            "claim": f"{r['id']}: {r['claim']}",
+            "published": r["published_text"],
+            **{p: r["words"].get(p, "") + TURNS * r["turns"].get(p, False) for p in ledgers},
+        }
+        for r in rows
+    ]
+    folder = Path(folder)
+    atomic_json(folder / "claims.json", {"rules": rules, "rows": rows})
+    about = ("id", "claim", "source", "published_text")
+    lines = [[*(r[k] for k in about), *(r["words"].get(p) for p in ledgers)] for r in rows]
+    write_csv(folder / "claims.csv", [*about, *ledgers], lines)
+    page = ["# Claims, profile by profile", *said, markdown(pd.DataFrame(shown))]
+    atomic_write(folder / "claims.md", "\n\n".join(page) + "\n")
+    return rows
+
+
+def readme(text: str, combined: str | Path) -> str:
+    """A README's text with the ledger's summary between its two marks, made from `combine`'s claims.json.
+
+    Shown are the claims that some profile put to a test; the others are counted. Raises: ClaimError without the marks.
+    """
+    before, mark, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (mark and end):
+        raise ClaimError(f"README: expected the lines {BEGIN} and {END}")
+    rows = json.loads(Path(combined).read_text(encoding="utf-8"))["rows"]
+    names = list(dict.fromkeys(p for row in rows for p in row["words"]))
+    untested = (AWAITING, ELSEWHERE)
+    shown = [row for row in rows if not {*row["words"].values()} <= {*untested}]
+    table = pd.DataFrame(
+        [
+            {"claim": f"**{row['id']}** {row['claim']}"}
+            | {
+                p: NOT_TESTED
+                if row["words"].get(p, ELSEWHERE) in untested
+                else row["words"][p] + TURNS * row["turns"][p]
+                for p in names
+            }
+            for row in shown
+        ]
+    )
+    left = [row for row in rows if row not in shown]
+    waiting = sum(AWAITING in row["words"].values() for row in left)
+    said = [f"{waiting} wait for a learner, sampler or task"] if waiting else []
+    said += [f"{len(left) - waiting} are not tested by these profiles"] if len(left) > waiting else []
+    more = (
+        f"\n\n{len(left)} further claims are in the ledger: {', '.join(said)}, and it says what they need."
+        if left
+        else ""
+    )
+    return f"{before}{BEGIN}\n{markdown(table)}{more}\n{END}{after}"

@@ -1,0 +1,345 @@
+"""One test of a claim on the runs of a profile: its numbers in yardsticks, and its evidence before any adjustment.
+
+component, evidence = measure(test, claim, results, "test")     # evidence None: not made, and component says why
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from workbook.ledger.claim import PARTIAL, YARDSTICK, Claim, ClaimError, Test
+from workbook.ledger.published import published, stated, weights
+from workbook.results.measures import yardstick_of
+from workbook.results.results import ReportError
+from workbook.results.tables import join
+from workbook.statistics import independent, ordered, paired, power
+from workbook.statistics.rule import Evidence, untestable
+
+NOT_RUN, NOT_MEASURED = "not run here", "not measured"  # words of a test that was not made
+AXIS = {"kl_deployed": "KL", "kept_mass": "kept mass"}  # along which curves are compared
+NOTHING = Evidence(1.0, 1.0, 1.0, 1.0, paired.ALPHA)  # numbers from which nothing follows
+
+
+@dataclass(frozen=True)
+class Component:
+    """What one test came to. Raw numbers are in the metric's unit (its logarithm where log ratios are compared).
+
+    difference, low, high: mean over seeds and its 1 - alpha interval, raw; effect, effect_low, effect_high: the same
+    in `unit`; yardstick: raw size of one unit; stated: the effect or margin fixed beforehand, in `unit`; sd: of the
+    numbers per seed, raw; p_t: two-sided t (TOST for equality); p_exact: one-sided, in the claimed direction; p_t_holm,
+    p_t_table: p_t after Holm over the claim's deciding tests, and over those of the whole ledger; smaller: shown to be
+    smaller than stated, p_smaller: its TOST p (neither is part of the word below profile `paper`); n_needed: where
+    inconclusive, see `seeds_needed`; published, ...: the published effect and interval, in `unit`. None: not there.
+    """
+
+    name: str
+    role: str
+    kind: str
+    metric: str
+    decoding: str
+    direction: str
+    unit: str
+    conditions: str
+    word: str
+    stated: float
+    n: int | None = None
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    yardstick: float | None = None
+    effect: float | None = None
+    effect_low: float | None = None
+    effect_high: float | None = None
+    sd: float | None = None
+    p_t: float | None = None
+    p_t_holm: float | None = None
+    p_t_table: float | None = None
+    p_exact: float | None = None
+    smaller: bool = False
+    p_smaller: float | None = None
+    n_needed: int | None = None
+    published: float | None = None
+    published_low: float | None = None
+    published_high: float | None = None
+    note: str = ""
+
+
+def yardstick(results, metric: str, split: str = "test", ends: tuple[str, str] = YARDSTICK) -> paired.Interval | None:
+    """Mean over seeds of the first - second of `ends` (the untrained model, PPO without the KL penalty) of the metric,
+    or of the one that measures it, in plain decoding, with its 1 - alpha interval; the unit is its absolute value. None
+    where one of them was not measured.
+
+    Raises: ReportError where some seeds have it and others have not.
+    """
+    arms = [results.values(condition, yardstick_of(metric), "plain", split) for condition in ends]
+    return None if any(a is None for a in arms) else paired.mean_interval(arms[0] - arms[1])
+
+
+def present(test: Test, runs: Mapping[str, Any]) -> tuple[list[list[dict[str, float]]], str]:
+    """The terms of each arm whose conditions are all listed, and what lacks for the test ("" if nothing does)."""
+    arms = [[t for t in arm if all(test.split(term)[0] in runs for term in t)] for arm in test.arms]
+    said = []
+    for here, arm in zip(arms, test.arms):
+        gone = sorted({c for terms in arm for c in (test.split(term)[0] for term in terms) if c not in runs})
+        short = (test.at_least or len(arm)) - len(here)
+        if short > 0 and test.kind in PARTIAL and len(gone) > short:
+            said.append(f"{short} of the runs {join(gone, ' or ')}")
+        elif short > 0:
+            said.append(f"the run{'s' * (len(gone) > 1)} {join(gone)}")
+    return arms, join(said)
+
+
+def measure(test: Test, claim: Claim, results, split: str) -> tuple[Component, Evidence | None]:
+    """A test's numbers, and its evidence before any adjustment (None where it was not made, and the note says why).
+
+    Raises: ClaimError where the listed runs of a deciding test have not measured what it compares.
+    """
+    arms, said = present(test, results.params.all_runs)
+    component = _stated(test, claim, arms)
+    if said:  # of a test beside: `judge` has seen to those that decide
+        return replace(component, note=f"needs {said}"), None
+    component = replace(component, word=NOT_MEASURED)
+    if not all(map(results.independent, test.metrics)):
+        return replace(component, note="the model that was brought is its own evaluator"), None
+    try:
+        values, span = _values(test, arms, results, split)
+    except ReportError as error:  # a seed that diverged has nothing to measure; the other claims still have their words
+        return replace(component, note=str(error)), None
+    if gone := _gone(test, values, span):
+        ended = _ended(test, arms, results) if split == "test" else ""
+        if split == "test" and test.role == "decides" and not ended:
+            raise ClaimError(
+                f"{claim.id}: {test.name}: the runs of {results.params.profile} have no {gone} ({split} prompts)"
+            )
+        return replace(component, note=f"no {gone}{ended}"), None
+    if test.unit == "yardsticks" and (why := _no_yardstick(test, span)):
+        return replace(component, n=len(results.seeds), note=why), None
+    component = replace(component, word=NOT_RUN)
+    if test.kind == "rank":
+        return _rank(test, component, arms[0], values)
+    if why := _unusable(test, values):
+        return replace(component, n=len(results.seeds), note=why), NOTHING
+    return _made(test, component, arms, values, abs(span.estimate), results.seeds)
+
+
+def _stated(test: Test, claim: Claim, arms) -> Component:
+    """What is known of a test before any number."""
+    there = published(test, claim)
+    return Component(
+        name=test.name,
+        role=test.role,
+        kind=test.kind,
+        metric=test.metric,
+        decoding=test.decoding,
+        direction=test.direction,
+        unit=test.unit,
+        conditions=" ".join(_terms(arms)),
+        word=NOT_RUN,
+        stated=stated(test, claim),
+        published=there and there.effect,
+        published_low=there and there.low,
+        published_high=there and there.high,
+    )
+
+
+def _gone(test: Test, values, span: paired.Interval | None) -> str:
+    """What was not measured in any seed; "" if nothing."""
+    gone = [f"{metric} of {term}" for metric, found in values.items() for term, v in found.items() if v is None]
+    if span is None and not gone:
+        gone = [f"{yardstick_of(test.metric)} of {' or '.join(test.yardstick)}"]
+    return join(gone)
+
+
+def _made(
+    test: Test, component: Component, arms, values, unit: float, seeds: Sequence[int]
+) -> tuple[Component, Evidence]:
+    """The test itself, of numbers that are all there. unit: raw size of one."""
+    if test.logged:
+        values[test.metric] = {term: np.log(v) for term, v in values[test.metric].items()}
+    made = {metric: [np.array([_sum(t, found) for t in arm]) for arm in arms] for metric, found in values.items()}
+    if test.kind == "spread":
+        return _spread(test, component, *(_sum(side, values[test.metric]) for side in (test.terms, test.against)))
+    if test.kind == "fraction":
+        return _fraction(test, component, *made[test.metric])
+    if test.kind == "peak":
+        return _peak(test, component, made[test.metric][0], _levels(test, arms), unit)
+    if test.kind == "trend":
+        d = ordered.contrast(made[test.metric][0], weights("trend", _levels(test, arms)))
+        return seed_by_seed(test, component, d, unit)
+    if test.kind == "contrast":
+        return seed_by_seed(test, component, made[test.metric][0][0], unit)
+    sweeps = [v for arm in zip(made[test.along], made[test.metric]) for v in arm]
+    found = (
+        ordered.frontier_difference(*sweeps)
+        if test.kind == "frontier"
+        else ordered.matched_kl(*sweeps, least=test.fewest)
+    )
+    if found.without_overlap:
+        where = join([str(seeds[i]) for i in found.without_overlap])
+        return replace(component, n=len(seeds), note=f"no {AXIS[test.along]} in common in seed {where}"), NOTHING
+    return seed_by_seed(test, component, found.differences, unit)
+
+
+def _values(
+    test: Test, arms, results, split: str
+) -> tuple[dict[str, dict[str, np.ndarray | None]], paired.Interval | None]:
+    """Metric -> term -> one number per seed, and the yardstick (1 where the test needs none); None: not measured."""
+    wanted = {test.metric: _terms(arms)}
+    if test.kind in ("matched", "frontier"):
+        wanted[test.along] = _terms(arms)
+    if test.kind == "rank":  # each side needs only what orders it
+        wanted = {metric: [] for metric in test.metrics}
+        for metric, terms in zip(test.metrics, _sides(arms[0])):
+            wanted[metric] += terms
+
+    def of(term: str, metric: str) -> np.ndarray | None:
+        condition, decoding = test.split(term)
+        return results.values(condition, metric, decoding, split)
+
+    values = {metric: {term: of(term, metric) for term in terms} for metric, terms in wanted.items()}
+    if test.unit != "yardsticks":
+        return values, paired.Interval(1.0, None, None, 1)
+    return values, yardstick(results, test.metric, split, test.yardstick)
+
+
+def _sides(pairs) -> list[list[str]]:
+    """The first terms of a rank's pairs, and the second ones; a pair may be the same term twice."""
+    return [[list(terms)[side] for terms in pairs] for side in (0, -1)]
+
+
+def _terms(arms) -> list[str]:
+    return list(dict.fromkeys(term for arm in arms for terms in arm for term in terms))
+
+
+def _ended(test: Test, arms, results) -> str:
+    """ "; x diverged in every seed" for the conditions in which that leaves nothing to measure; "" if there is none."""
+    names = dict.fromkeys([*(test.split(term)[0] for term in _terms(arms)), *test.yardstick])
+    flags = {name: results.values(name, "diverged") for name in names}
+    lost = [name for name, flag in flags.items() if flag is not None and flag.all()]
+    return f"; {join(lost)} diverged in every seed" if lost else ""
+
+
+def _sum(terms: Mapping[str, float], values: Mapping[str, np.ndarray]) -> np.ndarray:
+    """[n seeds]"""
+    return sum(weight * values[term] for term, weight in terms.items())
+
+
+def _levels(test: Test, arms) -> list[float]:
+    """x of the points that the profile runs."""
+    return [x for x, terms in zip(test.points, test.arms[0]) if terms in arms[0]]
+
+
+def _no_yardstick(test: Test, span: paired.Interval) -> str:
+    """Why the metric has no yardstick: its own interval over seeds includes 0; "" if it has one.
+
+    Below the fewest seeds of a sign-flip test only equalities are tested, so the others are refused for that instead.
+    """
+    few = span.n < power.fewest_seeds() and test.direction != "equal"
+    if span.estimate and (few or span.low is None or span.excludes(0)):
+        return ""
+    within = "" if span.low is None else f" [{span.low:+.2g}, {span.high:+.2g}]"
+    to, start = test.yardstick
+    moved = f"how far {to} moves {yardstick_of(test.metric)} from {start}, {span.estimate:+.2g}{within}"
+    return f"no yardstick: {moved}, cannot be told from 0"
+
+
+def _unusable(test: Test, values: Mapping[str, Mapping[str, np.ndarray]]) -> str:
+    """Why these numbers cannot be compared as the test says; "" if they can."""
+    low = [term for term, v in values[test.metric].items() if test.logged and (v <= 0).any()]
+    return f"no logarithm: {test.metric} of {join(low)} is not above 0" if low else ""
+
+
+def seed_by_seed(test: Test, component: Component, d: np.ndarray, unit: float) -> tuple[Component, Evidence]:
+    """d [n seeds] against 0, or against the margin."""
+    bound = component.stated * unit
+    near = paired.equivalence(d, bound)
+    if test.direction == "equal":
+        return _filled(
+            component, d, (near.difference, near.low_wide, near.high_wide), unit, near.p, None
+        ), near.evidence
+    found = paired.one_sample(d, test.direction)
+    component = _filled(
+        component, d, (found.difference, found.low, found.high), unit, found.p_two_sided, found.p_permutation
+    )
+    if found.evidence.testable:
+        component = replace(component, smaller=near.equivalent, p_smaller=near.p)
+    return component, found.evidence
+
+
+def _peak(
+    test: Test, component: Component, values: np.ndarray, levels: list[float], unit: float
+) -> tuple[Component, Evidence]:
+    """values [k conditions, n seeds]"""
+    d = ordered.contrast(values, weights("peak", levels))
+    height, evidence = paired.one_sample(d, "greater"), ordered.peak(values, levels).evidence
+    exact = evidence.exact_for if evidence.testable else None
+    span = (height.difference, height.low, height.high)
+    return _filled(component, d, span, unit, evidence.p_for, exact), evidence
+
+
+def _rank(test: Test, component: Component, pairs, values) -> tuple[Component, Evidence]:
+    """values: metric -> term -> [n seeds]"""
+    orders = [np.array([values[m][term] for term in terms]) for m, terms in zip(test.metrics, _sides(pairs))]
+    return seed_by_seed(test, component, ordered.kendall(*orders), 1.0)
+
+
+def _spread(test: Test, component: Component, first: np.ndarray, second: np.ndarray) -> tuple[Component, Evidence]:
+    if len(first) < 2:
+        return replace(component, n=len(first)), untestable(paired.ALPHA)
+    found = independent.brown_forsythe(first, second, test.direction)
+    ratio = found.log_ratio if math.isfinite(found.log_ratio) else None
+    return _filled(component, first, (ratio, found.low, found.high), 1.0, found.p_two_sided, None), found.evidence
+
+
+def _fraction(test: Test, component: Component, first: np.ndarray, second: np.ndarray) -> tuple[Component, Evidence]:
+    counts = [(round(float(arm.sum())), arm.size) for arm in (first, second)]
+    found = independent.fisher(*counts[0], *counts[1], test.direction)
+    component = _filled(component, first[0], (found.estimate, None, None), 1.0, None, found.p)
+    return replace(component, note=" against ".join(f"{k} of {n} runs" for k, n in counts)), found.evidence
+
+
+def _filled(component: Component, d: np.ndarray, span: tuple, unit: float, p_t, p_exact) -> Component:
+    """d [n seeds]: what the spread is of; span: difference, low, high, raw."""
+    scaled = [None if v is None else v / unit for v in span]
+    return replace(
+        component,
+        n=len(d),
+        difference=span[0],
+        low=span[1],
+        high=span[2],
+        yardstick=unit,
+        effect=scaled[0],
+        effect_low=scaled[1],
+        effect_high=scaled[2],
+        p_t=p_t,
+        p_exact=p_exact,
+        sd=float(d.std(ddof=1)) if len(d) > 1 and np.ptp(d) else 0.0,
+    )
+
+
+def seeds_needed(component: Component) -> int | None:
+    """Seeds with which the stated effect, at the spread seen, would show four times in five; None where that is not
+    known (a peak takes several comparisons, a fraction has no spread) or no number is enough.
+
+    Always more than were run: where those were enough and the effect did not show, what is there is smaller than
+    stated or hidden by chance, and one seed more is the least that can be said.
+    """
+    c = component
+    if c.kind in ("fraction", "peak") or c.yardstick is None or c.n < 2:
+        return None
+    if c.kind == "spread":
+        needed = power.n_needed_spread(c.stated)
+    else:
+        count = power.n_needed_equivalence if c.direction == "equal" else power.n_needed
+        needed = count(c.stated * c.yardstick, c.sd)
+    return max(int(needed), power.fewest_seeds(), c.n + 1) if math.isfinite(needed) else None
+
+
+def in_words(needed: int, n: int) -> str:
+    """`seeds_needed` as people read it: "12", or "more than 5" where the 5 that were run should have been enough."""
+    return f"more than {n}" if needed == n + 1 else f"{needed:,}"

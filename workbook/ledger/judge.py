@@ -1,0 +1,308 @@
+"""The judge: each claim gets its word by one rule on the runs of a profile, with the published effect beside.
+
+claims = load("claims.yaml")                                # of `checks`
+verdict = judge(claims["P20"], results)                     # the word, every test, one computed sentence
+rows = ledger(claims, results, results.params.claims)       # every claim of the file, one row each
+page.write(rows, "reports/mini/claims")                     # claims.csv, claims.json, claims.md
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from workbook.ledger.checks import nearest, shared_yardstick, world_of
+from workbook.ledger.claim import Claim, ClaimError, conditions_of
+from workbook.ledger.contrast import NOT_MEASURED, NOTHING, Component, in_words, measure, present, seeds_needed
+from workbook.ledger.ruling import (
+    AWAITING,
+    ELSEWHERE,
+    FULL_SCALE,
+    NOT_REPRODUCED,
+    REPRODUCED,
+    SMALLER,
+    WORDS,
+    rule_hash,
+)
+from workbook.results.tables import effect, join
+from workbook.statistics import power
+from workbook.statistics.rule import FAILS, FEW, HOLDS, INCONCLUSIVE, Evidence, adjusted, combine, decide, holm
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim's word, what it rests on, and one computed sentence. lacks: what would make it testable."""
+
+    id: str
+    word: str
+    components: tuple[Component, ...]
+    sentence: str
+    lacks: tuple[str, ...] = ()
+
+    @property
+    def deciding(self) -> tuple[Component, ...]:
+        return tuple(c for c in self.components if c.role == "decides")
+
+    @property
+    def n_needed(self) -> int | None:
+        """Seeds that would settle every deciding test still open; None if none is, or if no number is known."""
+        return max((c.n_needed for c in self.deciding if c.word == INCONCLUSIVE and c.n_needed), default=None)
+
+
+def judge(claim: Claim, results, split: str = "test") -> Verdict:
+    """A claim's verdict on the runs of a profile.
+
+    results: `results.Results` of the claim's conditions; split: "test" (final), or "half" (half the budget; what was
+    not measured there decides nothing). A claim without tests is awaiting or not testable here. A deciding test without
+    numbers
+    for some seeds, or without a yardstick, makes the claim inconclusive and its sentence says so.
+    Raises: ClaimError for a deciding test whose runs are not listed, whose listed runs have no results, or whose metric
+    or decoding was not measured in any seed, unless all of them diverged.
+    """
+    if not claim.tests:
+        word = AWAITING if claim.awaiting else ELSEWHERE
+        wanted = claim.awaiting or claim.needs
+        said = f"{word.capitalize()}: {'' if claim.awaiting else 'needs '}{'; '.join(wanted)}."
+        return Verdict(claim.id, word, (), said, wanted)
+    if lacking := lacks(claim, results.params.all_runs):
+        raise ClaimError(
+            f"{claim.id}: {results.params.profile} lists it and does not run what it needs: {'; '.join(lacking)}"
+        )
+    measured = [measure(test, claim, results, split) for test in claim.tests]
+    decides = [i for i, (c, _) in enumerate(measured) if c.role == "decides"]
+    parts = [measured[i][1] or NOTHING for i in decides]
+    fair = dict(zip(decides, adjusted(parts)))
+    p_holm = dict(zip(decides, _holm([measured[i][0].p_t for i in decides])))
+    components = []
+    for i, (component, found) in enumerate(measured):
+        if found is not None:
+            if i in fair:  # the side of each part that the claim's word takes after Holm, see `rule.combine`
+                side = "p_against" if claim.decided_by == "all" else "p_for"
+                found = replace(found, **{side: getattr(fair[i], side)})
+            component = replace(component, word=decide(found), p_t_holm=p_holm.get(i))
+            if component.word == INCONCLUSIVE and split == "test":
+                component = replace(component, n_needed=seeds_needed(component))
+        components.append(component)
+    if gone := [f"{c.name} ({c.note})" for c, found in measured if c.role == "decides" and found is None]:
+        said = f"Inconclusive: not measured ({split}): {'; '.join(gone)}."  # never a word on a part of a claim
+        return Verdict(claim.id, INCONCLUSIVE, tuple(components), said)
+    word = decide(combine(parts, claim.decided_by))
+    lacking: tuple[str, ...] = ()
+    if word == FEW:
+        word, lacking = ELSEWHERE, (f"at least {power.fewest_seeds()} seeds (here {len(results.seeds)})",)
+    elif results.params.profile == FULL_SCALE:
+        if _refuted(parts, [measured[i][0].p_smaller for i in decides], claim.decided_by):
+            word = NOT_REPRODUCED
+        elif word == HOLDS:
+            word = INCONCLUSIVE if any(map(_too_small, components)) else REPRODUCED
+    found = Verdict(claim.id, word, tuple(components), "", lacking)
+    return replace(found, sentence=_sentence(found))
+
+
+def sign_changes(full: Verdict, half: Verdict) -> bool:
+    """Whether holds here turns into fails here or back from half the budget to the full one, in the claim or in a
+    deciding test, or a deciding effect changes its sign that is not inconclusive at both (chance turns every second
+    effect of 0)."""
+    before = {c.name: c for c in half.deciding}
+    for now in full.deciding:
+        then = before.get(now.name)
+        if then is None or then.effect is None or now.effect is None:
+            continue
+        said = {now.word, then.word}
+        if (
+            said == {HOLDS, FAILS}
+            or now.direction != "equal"
+            and then.effect * now.effect < 0
+            and said & {HOLDS, FAILS}
+        ):
+            return True
+    return {full.word, half.word} in ({HOLDS, FAILS}, {REPRODUCED, NOT_REPRODUCED})
+
+
+def lacks(claim: Claim, runs: Mapping[str, Any]) -> list[str]:
+    """What a profile with these runs (condition: entry) would have to add for the claim's deciding tests."""
+    lacking: dict[str, None] = {}
+    for test in claim.deciding:
+        here, said = present(test, runs)
+        if said:
+            lacking[said] = None
+        for condition, decoding in (test.split(term) for arm in here for terms in arm for term in terms):
+            if decoding not in ("plain", "top_p", "own") and decoding not in (runs[condition].get("decodings") or ()):
+                lacking[f"{decoding} among the decodings of {condition}"] = None
+        if test.unit == "yardsticks":
+            lacking.update(dict.fromkeys(f"the run {c}" for c in test.yardstick if c not in runs))
+    return list(lacking)
+
+
+def ledger(
+    claims: Mapping[str, Claim],
+    results,
+    listed: Sequence[str],
+) -> list[dict[str, Any]]:
+    """One row per claim of the file, in its order: word, sentence, tests, the word at half the budget.
+
+    listed: ids that the profile decides.
+    Raises: ClaimError naming every missing run of every listed claim, an id that no claim has, or a listed claim that
+    cannot be tested at all.
+    """
+    params = results.params
+    check_listed(claims, listed, params.all_runs, params.profile)
+    lost = {
+        name: gone
+        for name in listed
+        if (gone := sorted(c for c in conditions_of(claims[name]) & set(params.all_runs) if c in results.missing))
+    }
+    if lost:
+        said = "; ".join(f"{name} needs {join(gone)}" for name, gone in lost.items())
+        raise ClaimError(
+            f"{params.profile}: runs of listed claims have no results: {said}. Run them again (make reproduce)"
+        )
+    rows, fixed = [], rule_hash(claims)
+    for name, claim in claims.items():
+        half = None
+        if name in listed:
+            verdict, half = judge(claim, results), judge(claim, results, "half")
+        elif claim.tests:
+            verdict = _not_here(claim, params.all_runs)
+        else:
+            verdict = judge(claim, results)
+        rows.append(_row(claim, verdict, half, results, fixed))
+    family = [c for row in rows for c in row["components"] if c["role"] == "decides" and c["p_t"] is not None]
+    for component, p in zip(family, _holm([c["p_t"] for c in family])):
+        component["p_t_table"] = p
+    return rows
+
+
+def runs_of(claims: Mapping[str, Claim], params) -> list[str]:
+    """The conditions of the profile that its listed claims compare, in the order of its runs: what `ledger` needs."""
+    wanted = {c for name in params.claims if name in claims for c in conditions_of(claims[name])}
+    return [c for c in params.all_runs if c in wanted]
+
+
+def check_listed(claims: Mapping[str, Claim], listed: Sequence[str], runs: Mapping[str, Any], profile: str) -> None:
+    """Raises ClaimError naming each listed claim that these runs cannot decide, and what it lacks."""
+    problems, worlds = [], {name: world_of(entry) for name, entry in runs.items()}
+    for name in listed:
+        if name not in claims:
+            problems.append(f"{name}: no claim is called so{nearest(name, claims)}")
+        elif not claims[name].tests:
+            what = claims[name].awaiting or claims[name].needs
+            problems.append(f"{name}: has no tests; it {'awaits' if claims[name].awaiting else 'needs'} {join(what)}")
+        elif lacking := lacks(claims[name], runs):
+            problems.append(f"{name}: needs {join(lacking)}")
+        else:
+            problems += [
+                f"{name}: {test.name}: {said}"
+                for test in claims[name].tests
+                if (said := shared_yardstick(test, worlds))
+            ]
+    if problems:
+        raise ClaimError("\n  ".join([f"{profile}: claims lists what it cannot decide", *problems]))
+
+
+def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many claims got each word, in the order of `WORDS`; words that no claim got are left out."""
+    counts = {word: sum(row["word"] == word for row in rows) for word in WORDS}
+    return {word: count for word, count in counts.items() if count}
+
+
+# parts ---------------------------------------------------------------------------------------------------------------
+
+
+def _holm(p_values: Sequence[float | None]) -> list[float | None]:
+    known = [p for p in p_values if p is not None]
+    fair = iter(holm(known))
+    return [None if p is None else next(fair) for p in p_values]
+
+
+def _refuted(parts: Sequence[Evidence], p_smaller: Sequence[float | None], how: str) -> bool:
+    """Whether the parts show the opposite, or effects smaller than stated (p_smaller: TOST p, None where not made).
+
+    Each p of the two is at least that of a one-sided t test of "below the stated effect", so either may be taken: a
+    claim whose effects are as stated is refuted with probability <= alpha.
+    """
+    smaller = [e if p is None else replace(e, p_against=p, exact_against=0.0) for e, p in zip(parts, p_smaller)]
+    likelier = [min(pair, key=lambda e: e.opposite.p) for pair in zip(parts, smaller)]
+    ways = (parts, smaller) if how == "all" else (likelier,)
+    return any(decide(combine(way, how).opposite) == HOLDS for way in ways)
+
+
+def _too_small(c: Component) -> bool:
+    return c.role == "decides" and c.direction != "equal" and c.effect is not None and abs(c.effect) < c.stated
+
+
+def _sentence(verdict: Verdict) -> str:
+    """The word and every deciding test, computed."""
+    if verdict.lacks:
+        return f"{verdict.word.capitalize()}: needs {join(verdict.lacks)}."
+    parts = []
+    for c in verdict.deciding:
+        said = f"{c.name} {effect(c.effect, c.effect_low, c.effect_high)}" if c.effect is not None else c.name
+        beside = [f"published {c.published:+.2f}"] if c.published is not None else []
+        beside += [c.note] if c.note else []
+        beside += [SMALLER] if c.smaller else []
+        said += f" ({'; '.join(beside)})" if beside else ""
+        parts.append(said if c.word in (verdict.word, NOT_MEASURED) else f"{said}: {c.word}")
+    open_ = [c for c in verdict.deciding if c.word == INCONCLUSIVE and c.n_needed]
+    more = ""
+    if verdict.word == INCONCLUSIVE and open_:
+        worst = max(open_, key=lambda c: c.n_needed)
+        many = in_words(worst.n_needed, worst.n)
+        said = (
+            f"{many.capitalize()} seeds are needed to" if worst.n_needed == worst.n + 1 else f"About {many} seeds would"
+        )
+        more = f" {said} settle an effect of {worst.stated:.3g} ({worst.name})."
+    other = {HOLDS: FAILS, FAILS: HOLDS, REPRODUCED: FAILS}.get(verdict.word)
+    if verdict.word == NOT_REPRODUCED and any(c.word == FAILS for c in verdict.deciding):  # and not for being small
+        other = HOLDS
+    beside = [c for c in verdict.components if c.role == "beside" and c.word == other and c.direction != "equal"]
+    against = [f"{c.name} {effect(c.effect, c.effect_low, c.effect_high)}" for c in beside]
+    more += f" Beside it, but not in the word, the opposite: {'; '.join(against)}." if against else ""
+    units = {c.unit for c in verdict.deciding}
+    unit = f" ({units.pop()})" if len(units) == 1 else " (yardsticks, or log ratios and shares where there is none)"
+    return f"{verdict.word.capitalize()}{unit}: {'; '.join(parts)}.{more}"
+
+
+def _row(claim: Claim, verdict: Verdict, half: Verdict | None, results, fixed: str) -> dict[str, Any]:
+    return {
+        "id": claim.id,
+        "claim": claim.claim,
+        "source": str(claim.source),
+        "report": claim.report,
+        "word": verdict.word,
+        "sentence": verdict.sentence,
+        "lacks": list(verdict.lacks),
+        "decided_by": claim.decided_by,
+        "n_needed": verdict.n_needed,
+        "half_word": half and half.word,
+        "half_sentence": half and half.sentence,
+        "turns": bool(half) and sign_changes(verdict, half),
+        "published": claim.published,
+        "published_text": _published(claim),
+        "traps": claim.traps,
+        "components": [asdict(c) for c in verdict.components],
+        "half_components": [asdict(c) for c in half.components] if half else [],
+        "profile": results.params.profile,
+        "seeds": len(results.seeds),
+        "rule": fixed,
+    }
+
+
+def _published(claim: Claim) -> str:
+    """ "T5 PPO inf: score 0.847 ± 0.039, ...; ..."."""
+
+    def cell(value) -> str:
+        return f"{value[0]:g} ± {value[1]:g}" if isinstance(value, list) else f"{value:g}"
+
+    rows = {
+        name: ", ".join(f"{k} {cell(v)}" for k, v in row.items() if k != "n") for name, row in claim.published.items()
+    }
+    return "; ".join(f"{name}: {said}" for name, said in rows.items()) or "no numbers"
+
+
+def _not_here(claim: Claim, runs: Mapping[str, Any]) -> Verdict:
+    """A claim with tests that the profile does not list, and what it would take."""
+    lacking = tuple(lacks(claim, runs))
+    said = f"needs {join(lacking)}" if lacking else "its runs are here; list it in `claims`"
+    return Verdict(claim.id, ELSEWHERE, (), f"Not testable here: {said}.", lacking or ("its id in `claims`",))

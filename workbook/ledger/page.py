@@ -1,0 +1,230 @@
+"""The ledger as a page: the answer in two sentences, what was decided, what is open and how many seeds would settle it.
+
+Every function takes the rows of `judge.ledger` (or of a claims.json); the same rows give the same text.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from workbook.ledger.contrast import NOT_MEASURED, Component, in_words
+from workbook.ledger.judge import summary
+from workbook.ledger.ruling import AWAITING, ELSEWHERE, NOT_REPRODUCED, RULE, SMALLER, TURNS, WRITTEN
+from workbook.results import tables
+from workbook.results.tables import counted, effect, join
+from workbook.statistics import paired
+from workbook.statistics.rule import FAILS, INCONCLUSIVE
+from workbook.store.files import atomic_json, atomic_write
+
+Rows = Sequence[Mapping[str, Any]]
+AGAINST = (FAILS, NOT_REPRODUCED)
+SHORT = {"yardsticks": "", "share of runs": " (share of runs)", "own unit": " (its own unit)"}
+NOTHING = "–"
+
+
+def answer(rows: Rows) -> str:
+    """Two sentences: how many claims got each word, and which of them the evidence contradicts."""
+    n, profile = rows[0]["seeds"], rows[0]["profile"]
+    against = [row["id"] for row in rows if row["word"] in AGAINST]
+    turns = [row["id"] for row in rows if row["turns"]]
+    first = (
+        f"Of the {len(rows)} claims, in profile {profile} with n = {n} seed{'s' * (n > 1)}: {counted(summary(rows))}."
+    )
+    second = f"The evidence goes against {join(against)}" if against else "The evidence goes against none of them"
+    half = f"{join(turns)} read{'s' * (len(turns) == 1)} differently" if turns else "no verdict reads differently"
+    return f"{first} {second}; at half the training budget {half}."
+
+
+def decided(rows: Rows) -> pd.DataFrame:
+    """The claims that were put to a test: a row per deciding test, the claim and its verdict on the first.
+
+    Effects are in yardsticks where no unit is named.
+    """
+    lines = []
+    for row in rows:
+        whole = {
+            "claim": f"**{row['id']}** {row['claim']}",
+            "verdict": f"**{row['word']}**",
+            "at half the budget": (row["half_word"] or NOTHING) + (" (turns)" if row["turns"] else ""),
+        }
+        for c in (c for c in row["components"] if c["role"] == "decides"):
+            cells = {
+                "test": c["name"],
+                "published": _effect(c, "published"),
+                "here [95 %]": _effect(c, "effect"),
+                "alone": _alone(c),
+            }
+            lines.append({"claim": whole["claim"], **cells, **whole})
+            whole = dict.fromkeys(whole, "")
+    return pd.DataFrame(lines)
+
+
+def unsettled(rows: Rows) -> pd.DataFrame:
+    """The deciding tests that leave a claim inconclusive, with the seeds that would settle the effect stated."""
+    return pd.DataFrame(
+        [
+            {
+                "claim": row["id"],
+                "test": c["name"],
+                "here [95 %]": _effect(c, "effect"),
+                "stated beforehand": f"{'±' * (c['direction'] == 'equal')}{c['stated']:.2g}{_unit(c)}",
+                "seeds here": f"{c['n']}" if c["n"] else NOTHING,
+                "seeds that would settle it": in_words(c["n_needed"], c["n"]) if c["n_needed"] else "not known",
+            }
+            for row in rows
+            if row["word"] == INCONCLUSIVE
+            for c in row["components"]
+            if c["role"] == "decides" and c["word"] in (INCONCLUSIVE, NOT_MEASURED)
+        ]
+    )
+
+
+def awaiting(rows: Rows) -> pd.DataFrame:
+    """Claims whose learner, sampler or task is not built yet."""
+    return _lacking(rows, AWAITING, "waits for")
+
+
+def elsewhere(rows: Rows) -> pd.DataFrame:
+    """Claims that this profile cannot test, with what it would take."""
+    return _lacking(rows, ELSEWHERE, "needs")
+
+
+def text(table: pd.DataFrame) -> str:
+    """A table as Markdown; "None." where it has no rows."""
+    return tables.markdown(table) if len(table) else "None."
+
+
+def of_report(rows: Rows, report: str) -> pd.DataFrame:
+    """The claims that one report is about: id, claim, what was published, what was found here, the ledger's word."""
+    return pd.DataFrame(
+        [
+            {
+                "id": row["id"],
+                "claim": row["claim"],
+                "published": row["published_text"],
+                "here": row["sentence"],
+                "word": row["word"] + TURNS * row["turns"],
+            }
+            for row in rows
+            if row["report"] == report
+        ],
+        columns=["id", "claim", "published", "here", "word"],
+    )
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """The ledger for people: a row per claim."""
+    return pd.DataFrame(
+        [
+            {
+                "claim": f"{row['id']}: {row['claim']}",
+                "source": row["source"],
+                "published": row["published_text"],
+                "here": row["sentence"],
+                "verdict": row["word"] + TURNS * row["turns"],
+            }
+            for row in rows
+        ]
+    )
+
+
+def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The ledger as Markdown: what it comes to, the table, every test, the rule with its hash."""
+    tests = [
+        {
+            "claim": row["id"],
+            "test": c["name"] + ("" if c["role"] == "decides" else " (beside)"),
+            "metric": c["metric"],
+            "effect": effect(c["effect"], c["effect_low"], c["effect_high"]),
+            "published": effect(c["published"], c["published_low"], c["published_high"]),
+            "stated": ("±" if c["direction"] == "equal" else "") + f"{c['stated']:.3g}",
+            "unit": c["unit"],
+            "p (t)": _p(c["p_t"]),
+            "Holm": _p(c["p_t_holm"]),
+            "Holm, table": _p(c["p_t_table"]),
+            "p (exact)": _p(c["p_exact"]),
+            "n": "" if c["n"] is None else f"{c['n']}",
+            "n that settles it": "" if c["n_needed"] is None else in_words(c["n_needed"], c["n"]),
+            "word": c["word"]
+            + (f" ({'; '.join(said)})" if (said := [*filter(None, [c["note"], c["smaller"] and SMALLER])]) else ""),
+        }
+        for row in rows
+        for c in row["components"]
+    ]
+    parts = [
+        f"# Claims, profile {rows[0]['profile']}" if rows else "# Claims",
+        counts(rows) + ".",
+        tables.markdown(table(rows)),
+    ]
+    if tests:
+        parts += ["## Every test", tables.markdown(pd.DataFrame(tests))]
+    parts += [
+        "## The rule",
+        *(f"Hash of the rule and of every test: `{row['rule'][:12]}`. Alpha is {paired.ALPHA:g}." for row in rows[:1]),
+        RULE,
+        WRITTEN,
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def write(rows: Sequence[Mapping[str, Any]], folder: str | Path) -> None:
+    """claims.json (everything), claims.csv (a line per test) and claims.md; the same rows give the same bytes."""
+    folder = Path(folder)
+    atomic_json(folder / "claims.json", {"rule": RULE, "summary": summary(rows), "rows": list(rows)})
+    shared = ("id", "report", "word", "half_word", "turns", "profile", "seeds", "rule")
+    names = list(Component.__dataclass_fields__)
+    lines = []
+    for row in rows:
+        for c in row["components"] or [{}]:
+            lines.append([*(row[k] for k in shared), *(c.get(k) for k in names)])
+    titles = [{"name": "test", "word": "test_word"}.get(n, n) for n in names]
+    write_csv(folder / "claims.csv", [*shared, *titles], lines)
+    atomic_write(folder / "claims.md", markdown(rows))
+
+
+def counts(rows: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(f"{word}: {count}" for word, count in summary(rows).items())
+
+
+def write_csv(path: Path, names: Sequence[str], lines: Sequence[Sequence[Any]]) -> None:
+    """A table whose numbers keep all their digits; nothing for None."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerows(
+        [names, *(["" if v is None else repr(v) if isinstance(v, float) else v for v in line] for line in lines)]
+    )
+    atomic_write(path, out.getvalue())
+
+
+# parts ---------------------------------------------------------------------------------------------------------------
+
+
+def _lacking(rows: Rows, word: str, title: str) -> pd.DataFrame:
+    return pd.DataFrame(
+        [{"claim": f"**{r['id']}** {r['claim']}", title: "; ".join(r["lacks"])} for r in rows if r["word"] == word]
+    )
+
+
+def _alone(c: Mapping[str, Any]) -> str:
+    return c["word"] + (f" ({SMALLER})" if c["smaller"] else "")
+
+
+def _effect(c: Mapping[str, Any], which: str) -> str:
+    """ "+0.68 [+0.54, +0.81]" of a test, published or measured; its note or a dash where there is no number."""
+    if c[which] is None:
+        return (c["note"] or c["word"]) if which == "effect" else NOTHING
+    return effect(c[which], c[f"{which}_low"], c[f"{which}_high"]) + _unit(c)
+
+
+def _unit(c: Mapping[str, Any]) -> str:
+    return SHORT.get(c["unit"], f" ({c['unit']})")
+
+
+def _p(value: float | None) -> str:
+    return "" if value is None else "<0.001" if value < 0.001 else f"{value:.3f}"

@@ -1,0 +1,77 @@
+"""The rule in words, what had been seen when it was written, the words it gives, and the hash that fixes it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+from workbook.ledger.claim import Claim
+from workbook.ledger.published import YARDSTICKS
+from workbook.statistics import paired
+from workbook.statistics.rule import FAILS, HOLDS, INCONCLUSIVE
+
+AWAITING, ELSEWHERE = "awaiting", "not testable here"
+REPRODUCED, NOT_REPRODUCED = "reproduced", "not reproduced"
+WORDS = (HOLDS, FAILS, INCONCLUSIVE, AWAITING, ELSEWHERE, REPRODUCED, NOT_REPRODUCED)
+SMALLER = "shown to be smaller than stated beforehand"
+TURNS = " (turns at half the budget)"
+FULL_SCALE = "paper"  # the profile whose verdicts are about reproduction
+RULE = (
+    "The unit is the seed. A test makes one number per seed from the conditions it names, on the test prompts at "
+    "the final checkpoint. It holds here if the mean lies in the claimed direction, the two-sided t test gives p "
+    "<= alpha and the exact one-sided sign-flip test too; a claim of equality holds here if two one-sided t "
+    "tests put the difference within its margin. It fails here if the same is true of the opposite direction, or "
+    "if a claimed equality is shown to be broken by more than the margin. Everything else is inconclusive; that "
+    "an effect is shown to be smaller than the one stated beforehand (two one-sided t tests) is said beside and "
+    "changes no word. Spreads are compared by Brown-Forsythe, shares of runs by Fisher's exact test, a peak by "
+    "its curvature and by inner points above the first and above the last, two orders of the same conditions by "
+    "Kendall's tau within each seed (its mean over seeds against 0), two sweeps at an equal measured KL or, of "
+    "masks, at an equal share of probability kept. A claim with several tests, all needed: it holds here if each "
+    "one holds, without adjustment (intersection-union), and fails here if one fails after Holm over the claim's "
+    "own deciding tests. Where any one is enough: it holds here if one holds after Holm, and fails here if each "
+    "one fails. Tests that stand beside take no part. Where so few seeds cannot reach alpha whatever they show, "
+    "no test is made and the claim is not testable here. A contrast and a spread need all their conditions; "
+    "trend, peak, matched, frontier, fraction and rank take those of their conditions that the profile lists, at "
+    "least as many as the test says. A listed condition without results is an error; where a deciding test has "
+    "no numbers for some seeds, because their runs diverged, the claim is inconclusive. Effects are in "
+    "yardsticks: how far PPO without the KL penalty moves a metric from the untrained model (judges, drop and "
+    "the score in training by how far it moves the score, KL while training by the KL); in a world of its own "
+    "(numbers, dates), whose models and scores are others, how far PPO as it stands there moves it from that "
+    "world's untrained model. Intervals in yardsticks leave out the yardstick's own uncertainty; where its own "
+    "95 % interval over seeds includes 0, no test is made with it, and a claim that such a test decides is "
+    "inconclusive. The same is done at half the training budget on the validation prompts; flagged are holds "
+    "here turning into fails here or back, and a changed sign of a deciding effect that is not inconclusive at "
+    "both. In the profile paper the words are reproduced and not reproduced. Reproduced asks in addition that no "
+    "deciding effect is smaller than the one stated beforehand (half the published one where there is one). Not "
+    "reproduced is also said where effects are shown to be smaller than that, whether or not they differ from 0, "
+    "counted and adjusted as effects in the opposite direction are."
+)
+WRITTEN = (
+    "The tests of P01 to P05 were written after earlier runs of these conditions had been seen (an earlier "
+    "report, of the same seeds), so they are no predictions. The tests of all other claims were written before "
+    "any of their own runs; the untrained model, the KL runs and PPO in its own nucleus, which some of them "
+    "compare with, had been seen. Those of P38, P41 and C01 to C18 were written before any other run of their "
+    "conditions on seeds 1 to 5; their learners' settings were chosen by trial on draw 0. In the world of "
+    "numbers the learners without a mask or with NLPO's (PPO, also with the reward at the end, NLPO, A2C, GRPO, "
+    "TRPO) had been seen on draws 1 to 5 in an earlier trial, whose code was written anew since."
+)
+
+
+def rule_hash(claims: Mapping[str, Claim]) -> str:
+    """SHA-256, hex, of the rule, alpha, every claim's tests and the published numbers that state their effects; prose
+    and names of tests are not in it. The first 12 digits are shown.
+
+    Of what was read alone, nothing computed: how a processor rounds a stated effect is no part of it.
+    """
+    tests = {
+        name: {
+            "decided_by": claim.decided_by,
+            "tests": [t.model_dump(mode="json", exclude={"name"}, exclude_defaults=True) for t in claim.tests],
+            "published": {row: claim.published[row] for t in claim.tests for row in t.published},
+        }
+        for name, claim in claims.items()
+        if claim.tests
+    }
+    fixed = {"rule": RULE, "alpha": paired.ALPHA, "yardsticks": YARDSTICKS, "claims": tests}
+    return hashlib.sha256(json.dumps(fixed, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,0 +1,87 @@
+"""NLPO's mask, part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from matplotlib.figure import Figure
+
+from workbook.figures import dots, frontier, lines
+from workbook.results import design
+from workbook.results.results import Results
+from workbook.runs.algorithms import label
+
+TITLE = "Does NLPO's mask help, and what in it?"
+QUESTION = """NLPO is PPO that may only choose among tokens that an older copy of itself finds likely: a *mask* of
+those making up a share p of the probability, refreshed every μ updates. The paper claims that it scores higher than
+PPO, that there is a best p and a best μ, and that the gain comes from what the mask has learnt. But NLPO also
+*decodes* through its mask."""
+TERMS = """*Plainly*: sampled from the bare policy, the same for all. *As trained*: what the method itself would do. p
+= 1 keeps every token; μ = ∞ never refreshes the mask, as the paper's released code does. Dip: the training score's
+change after a refresh."""
+DETAIL = ("distinct_2", "last_cycle", "dip", "wobble")
+READ = {
+    "training": """A triangle: the first rollout after a refresh. Dips that follow them are its.""",
+    "parts": """Controls share all but one part with NLPO: a mask never refreshed, a random one of equal mass, PPO in
+its own top-p, and sampling that the ratio does not know of.""",
+    "controls": """The same runs, decoded in the two ways.""",
+    "frontiers": """Better is higher at the same KL, decoded alike.""",
+    "p": """The gap between the two lines is what decoding through the mask does; the *plain* line is what training
+under it does.""",
+}
+LIMITS = (
+    "The p with the highest mean is a choice after the fact; only the ledger's tests allow for that.",
+    "Refreshing is tried up to the longest μ that still refreshes three times in so short a training.",
+)
+METRICS = ("score", "generation_log_perplexity", "judge")
+
+
+def usual_mask(results: Results, but: str) -> dict[str, object]:
+    """What NLPO's runs have in common while one setting of the mask varies."""
+    values = {"kl_coef": design.usual(results, "kl_coef"), "kl_target": 0.0, "mask": "policy", "algorithm": "nlpo"}
+    values |= {"refresh": design.usual(results, "sync_every"), "mask_top_p": design.usual(results, "mask_top_p")}
+    return {k: v for k, v in values.items() if k != but}
+
+
+def parts(results: Results) -> list[design.Pair]:
+    """NLPO minus each of its controls, and minus and beside PPO whatever else cuts tokens away."""
+    nlpo, ppo = design.plainest(results, "nlpo"), design.plainest(results, "ppo")
+    if not nlpo or not ppo:
+        return []
+    found = [design.Pair(f"{nlpo} − {ppo}, {name}", nlpo, ppo, d) for d, name in dots.DECODED.items()]
+    found += [design.Pair(f"{c}: decoded as trained − plainly", c, c, "own", "plain") for c in (nlpo, ppo)]
+    table = design.trained(results, "", kl_coef=design.usual(results, "kl_coef"), kl_target=0.0)
+    controls = [c for c in table.index if table["mask"][c] == "random" or table.refresh[c] == float("inf")]
+    found += [design.Pair(f"{nlpo} − {c}", nlpo, c) for c in controls]
+    cut = table.index[(table.top_p < 1).astype(bool)]
+    found += [design.Pair(f"{c} − {ppo}", c, ppo) for c in cut]
+    return found + [design.Pair(f"{nlpo} − {c}", nlpo, c) for c in cut]
+
+
+def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
+    ppo = [c for c in (design.plainest(results, "ppo"),) if c]
+    alone = [design.Series("PPO: no mask", (c,), (1.0,), joined=False) for c in ppo]
+    along = {f: design.lines(results, f, lambda r: "NLPO", **usual_mask(results, f)) for f in ("mask_top_p", "refresh")}
+    series = design.with_decoding(along["mask_top_p"], **dots.DECODED) + alone
+    yield "p", "Along p", lines.sweep(results, series, METRICS[:2], "p (mass kept)")
+    series, metrics = design.with_decoding(along["refresh"], **dots.DECODED), (*METRICS[:2], "last_cycle", "dip")
+    yield "refresh", "Along μ", lines.sweep(results, series, metrics, "μ (updates between refreshes)")
+    swept = [(c, x) for s in along["refresh"] for c, x in zip(s.conditions, s.x)]
+    groups = {f"refreshed every {design.said(x)}": {"NLPO": c} for c, x in swept}
+    yield "training", "In training", lines.training(results, groups, ("objective/score",))
+    title, pairs = "One part at a time", parts(results)
+    yield "parts", "What each part does", dots.differences(results, pairs, METRICS, title)
+    levels = list(dict.fromkeys(c for p in pairs for c in (p.second, p.first)))
+    yield "controls", "Levels", dots.arms(results, levels, METRICS, "The levels", decodings=dots.DECODED)
+    curves = design.sweeps(results, "kl_coef", lambda r: f"{label(r.algorithm)}, top-p {r.top_p:g}", kl_target=0.0)
+    groups = {n: design.with_decoding(curves, **{d: n}) for d, n in dots.DECODED.items() if curves}
+    figure = frontier.frontier(results, groups, [("kl_deployed", m) for m in METRICS[:2]], named="β")
+    yield "frontiers", "At equal distance from the base model", figure
+
+
+def headline(results: Results) -> list[design.Compared]:
+    return design.compare(results, parts(results), METRICS)
+
+
+def texts(results: Results, world: str) -> list[str | None]:
+    return [design.untrained(results), *(p.first for p in parts(results))]

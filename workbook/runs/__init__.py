@@ -1,0 +1,1 @@
+"""Settings, and one condition from its draw to its measured seeds."""

@@ -1,0 +1,1 @@
+"""The command line, DVC and papermill: nowhere else."""

@@ -1,0 +1,81 @@
+"""Start commands that end with us, one thread each, their output in a file; ask several at once; end them all."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")}
+# looked up here, because between fork and exec only a bare call is safe
+_PRCTL = ctypes.CDLL(None).prctl if sys.platform.startswith("linux") else None
+
+
+def environment() -> dict[str, str]:
+    """Variables for everything started here: this Python first, one thread per process, plain text.
+
+    A relative $RLNLP_MIRROR is meant from where the user stands; stages run in the profile's folder.
+    """
+    mirror = os.environ.get("RLNLP_MIRROR")
+    return {
+        **os.environ,
+        **ONE_THREAD,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "SHELL": "/bin/sh",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONUNBUFFERED": "1",
+        "DVC_NO_ANALYTICS": "1",
+        **({"RLNLP_MIRROR": os.path.abspath(os.path.expanduser(mirror))} if mirror else {}),
+    }
+
+
+def die_with_parent(sign: int = signal.SIGTERM) -> None:
+    """From here on the kernel sends this process `sign` when what started it ends (Linux; elsewhere nothing happens).
+
+    The light kin of `runs.die_with_parent`, which also watches the processes further up.
+    """
+    if _PRCTL is not None:
+        _PRCTL(1, int(sign), 0, 0, 0)  # 1 = PR_SET_PDEATHSIG
+
+
+def start(command: list[str], folder: Path, log: Path, variables: dict[str, str] | None = None) -> subprocess.Popen:
+    """Start a Python module in its own process group, its output into a file; it ends when this process does."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "wb") as out:
+        return subprocess.Popen(
+            [sys.executable, "-m", *command],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            env={**environment(), **(variables or {})},
+            start_new_session=True,
+            preexec_fn=die_with_parent,  # noqa: PLW1509 (one system call)
+        )
+
+
+def stop(processes: list[subprocess.Popen]) -> None:
+    """End process groups: ask, wait, then force."""
+    for sign, wait in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
+        for process in processes:
+            if process.poll() is None:
+                os.killpg(process.pid, sign)
+        deadline = time.monotonic() + wait
+        while any(p.poll() is None for p in processes) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def ask(commands: dict[str, list[str]], folder: Path, logs: Path) -> dict[str, str]:
+    """Run commands side by side; their outputs by name. SystemExit with the output of the first that fails."""
+    processes = {name: start(command, folder, logs / f"{name}.log") for name, command in commands.items()}
+    try:
+        for name, process in processes.items():
+            if process.wait():
+                raise SystemExit((logs / f"{name}.log").read_text(encoding="utf-8", errors="replace").strip())
+    finally:
+        stop(list(processes.values()))
+    return {name: (logs / f"{name}.log").read_text(encoding="utf-8") for name in commands}

@@ -1,0 +1,55 @@
+"""Every page of a profile and its ledger from the committed tables: no run, no kernel, a minute or two.
+
+python -m workbook.stages.reports mini
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import workbook.runs.checks
+from rlnlp.settings import ConfigError
+from workbook.ledger import checks, judge
+from workbook.ledger import page as ledger_page
+from workbook.ledger.claim import ClaimError
+from workbook.reports import pages
+from workbook.results import results as tables
+from workbook.results.results import ReportError
+
+
+def make(params) -> list[Path]:
+    """Write the pages that the profile names, and its ledger; the pages. Raises: ReportError where no table is."""
+    made = []
+    for name in params.reports:
+        folder = params.reports_folder / name
+        pages.write(pages.load(params, name), folder)
+        made.append(folder / "verdict.md")
+        print(f"report: {os.path.relpath(made[-1])}", flush=True)
+    known = checks.load(params.folder / params.root / "claims.yaml")
+    results = tables.load(params, judge.runs_of(known, params))
+    rows = judge.ledger(known, results, params.claims)
+    ledger_page.write(rows, params.reports_folder / "claims")
+    print(f"ledger: {os.path.relpath(params.reports_folder / 'claims' / 'claims.md')}", flush=True)
+    return made
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m workbook.stages.reports", description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "profile", nargs="?", default="mini", help="mini (top level) or the name of a folder in profiles/"
+    )
+    profile = parser.parse_args(argv).profile
+    folder = Path(".") if profile == "mini" else Path("profiles") / profile
+    try:
+        make(workbook.runs.checks.load(folder / "params.yaml"))
+    except (ConfigError, ReportError, ClaimError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

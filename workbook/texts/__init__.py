@@ -1,0 +1,1 @@
+"""Generated worlds and real data: one file a task."""
