@@ -142,12 +142,12 @@ def test_every_learner_says_what_it_is(name):
 def test_a_file_is_all_that_a_new_learner_is(tmp_path, monkeypatch):
     (tmp_path / "fresh.py").write_text("from rlnlp.learners.ppo import *\n\nABOUT = 1\n")
     (tmp_path / "helper.py").write_text("x = 1\n")
-    monkeypatch.setattr(learners, "__path__", [*learners.__path__, str(tmp_path)])
-    algorithms.files.cache_clear()
-    try:
-        assert set(algorithms.names()) == {*LEARNERS, "fresh"} and algorithms.module("fresh").ABOUT == 1
-    finally:
+    with monkeypatch.context() as patch:
+        patch.setattr(learners, "__path__", [*learners.__path__, str(tmp_path)])
         algorithms.files.cache_clear()
+        assert set(algorithms.names()) == {*LEARNERS, "fresh"} and algorithms.module("fresh").ABOUT == 1
+    algorithms.files.cache_clear()
+    assert set(algorithms.names()) == set(LEARNERS)
     with pytest.raises(KeyError, match="pppo"):
         algorithms.module("pppo")
 
