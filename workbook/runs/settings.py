@@ -13,6 +13,7 @@ from rlnlp.settings import Settings, nearest
 from workbook.draws.maker import reward_name
 from workbook.draws.shapes import MANY, STEPS, TOKENS, Misfit
 from workbook.runs import algorithms
+from workbook.texts.tasks import TASKS
 
 DECODINGS = ("greedy", "beam", "top_k", "temperature")  # beside plain, top_p and own, which every run has
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,79}\z"  # of what names a folder and stands in a command
@@ -65,7 +66,7 @@ class Bring(Settings):
 class Task(Settings):
     """What is generated from, and how many examples of each kind a draw holds."""
 
-    name: Literal["generated_reviews", "imdb", "csv"] = Field(description="a key of workbook.texts.tasks.TASKS")
+    name: str = Field(description="a key of workbook.texts.tasks.TASKS")
     language_model_reviews: int = Field(ge=1, le=MANY, description="reviews the base model is trained on")
     language_model_validation_reviews: int = Field(ge=1, le=MANY, description="reviews for validation bits per byte")
     evaluator_reviews: int = Field(
@@ -88,6 +89,12 @@ class Task(Settings):
     test_prompts: int = Field(
         ge=1, le=MANY, description="prompts used once, at the final checkpoint (5,000 in the paper)"
     )
+
+    @model_validator(mode="after")
+    def _a_task_there_is(self):
+        if self.name not in TASKS:
+            raise Misfit((("name",), f"expected one of {', '.join(TASKS)}{nearest(self.name, TASKS)}"))
+        return self
 
 
 class SamplingSettings(Settings):
