@@ -46,7 +46,6 @@ KNOWN: set[str] = {
     "size: workbook/lab/browse.py has more than 350 lines",
     "size: workbook/lab/browse.py runs has more than 60 lines",
     "size: workbook/lab/explorer.py explore has more than 60 lines",
-    "size: workbook/runs/experiment.py has more than 350 lines",
     "size: workbook/stages/nb.py run has more than 60 lines",
     "size: workbook/stages/plan.py has more than 350 lines",
     "size: workbook/stages/plan.py plan has more than 60 lines",
