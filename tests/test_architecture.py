@@ -51,7 +51,6 @@ KNOWN: set[str] = {
     "size: workbook/stages/plan.py plan has more than 60 lines",
     "size: workbook/stages/reproduce.py has more than 350 lines",
     "size: workbook/stages/reproduce.py reproduce has more than 60 lines",
-    "size: workbook/texts/corpus.py has more than 350 lines",
 }
 
 
