@@ -630,6 +630,8 @@ def test_what_a_curve_says():
     assert training_facts(curve(rising), config_, 9)["diverged"] == 1  # ended before its updates
     steady = training_facts(curve([0.5] * 4 + [0.2] * 12), config_, 16)
     assert steady["diverged"] == 1  # far below where it began
+    noisy = training_facts(curve([0.6, 0.5, 0.7, 0.5, 0.7, 0.4]), config_, 6)
+    assert noisy["diverged"] == 0 < noisy["drop"]  # it ends lower, by less than 2 wobbles
     aimed = config_.replace(kl_target=0.005)  # the last KL, 0.1, is twenty times the target
     assert training_facts(curve(rising), aimed, 5)["diverged"] == 1
     assert good["rollout_score"] == pytest.approx((0.6 + 0.62 + 0.7) / 3)
