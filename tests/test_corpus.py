@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from rlnlp import metrics
-from workbook.texts import corpus
+from workbook.texts import corpus, language
 
 FIRST = (
     "nadia gives one pathetic performance . i certainly regretted the finale . it is one magnetic pirate "
@@ -39,14 +39,14 @@ def test_first_review_is_the_same_on_every_machine():
 def test_size_of_the_language(reviews):
     words = {word for review in reviews for word in review.text.split()}
     assert len(words) >= 650
-    assert words <= set(corpus.vocabulary())
+    assert words <= set(language.vocabulary())
     assert "." in words and not {"<eos>", "", ","} & words
-    assert corpus.vocabulary() == tuple(sorted(set(corpus.vocabulary())))
-    assert all(word == word.lower() and word.isalpha() for word in corpus.vocabulary() if word != ".")
+    assert language.vocabulary() == tuple(sorted(set(language.vocabulary())))
+    assert all(word == word.lower() and word.isalpha() for word in language.vocabulary() if word != ".")
 
 
 def test_words_have_a_long_tail(reviews):
-    names = set(corpus.slot_words("NAME"))
+    names = set(language.slot_words("NAME"))
     counts = Counter(word for review in reviews for word in review.text.split() if word in names)
     ordered = [n for _, n in counts.most_common()]
     assert len(ordered) > 100
@@ -79,11 +79,11 @@ def test_shares_are_those_stated(reviews):
 def test_draws_have_frequencies_of_their_own():
     def shares(draw):
         counts = Counter(" ".join(r.text for r in corpus.generate(draw, "x", 1500)).split())
-        return np.array([counts[word] for word in corpus.vocabulary()], float) / counts.total()
+        return np.array([counts[word] for word in language.vocabulary()], float) / counts.total()
 
     def other_half(draw):
         counts = Counter(" ".join(r.text for r in corpus.generate(draw, "y", 1500)).split())
-        return np.array([counts[word] for word in corpus.vocabulary()], float) / counts.total()
+        return np.array([counts[word] for word in language.vocabulary()], float) / counts.total()
 
     within = abs(shares(1) - other_half(1)).sum()
     between = abs(shares(1) - other_half(2)).sum()
@@ -172,7 +172,7 @@ def test_judge_on_continuations_of_real_reviews(reviews):
 def test_word_salad_scores_nothing(reviews):
     rng = random.Random(0)
     shuffled = [" ".join(rng.sample(r.text.split(), len(r.text.split()))) for r in reviews[:500]]
-    good = [*corpus.slot_words("GOOD"), ".", "the", "is", "not"]
+    good = [*language.slot_words("GOOD"), ".", "the", "is", "not"]
     salads = [" ".join(rng.choices(good, k=24)) for _ in range(500)]
     pieces = ("the plot", "is superb", "i loved", ".", "not dull")
     bigrams = [" ".join(rng.choices(pieces, k=12)) for _ in range(500)]
@@ -194,17 +194,17 @@ def test_one_wrong_word_spoils_a_sentence(reviews):
     spoiled = 0
     for review in reviews[:1000]:
         sentence = review.text.split(" . ")[0].split()
-        sentence[rng.randrange(len(sentence))] = rng.choice(corpus.vocabulary())
+        sentence[rng.randrange(len(sentence))] = rng.choice(language.vocabulary())
         spoiled += corpus.judge_parts([" ".join(sentence) + " ."])["grammatical"][0] < 1
     assert spoiled > 850  # some swaps stay inside the slot
 
 
 def test_no_clause_can_be_read_two_ways():
-    templates = {t for block in corpus.KINDS.values() for t in block}
+    templates = {t for block in language.KINDS.values() for t in block}
     for a, b in combinations(templates, 2):
         if a.polarity != b.polarity and len(a.slots) == len(b.slots):
             pairs = zip(a.slots, b.slots)
-            assert any(not set(corpus.slot_words(s)) & set(corpus.slot_words(t)) for s, t in pairs), (a, b)
+            assert any(not set(language.slot_words(s)) & set(language.slot_words(t)) for s, t in pairs), (a, b)
 
 
 def test_judge_is_fast(reviews):

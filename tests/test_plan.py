@@ -15,7 +15,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from workbook.draws import base, training, variants
 from workbook.draws.tokenizer import train_tokenizer
-from workbook.runs import checks, conditions, experiment
+from workbook.runs import checks, conditions, experiment, tune
 from workbook.runs.params import Params
 from workbook.stages import costs, plan
 from workbook.stages.costs import Cost, Shape
@@ -510,7 +510,7 @@ def test_the_profile_paper_end_to_end(mirror, tmp_path, monkeypatch, capsys):
     assert facts["policy_dropout"]["kind"] == "none" and "bring.model" in facts["policy_dropout"]["why"]
     assert facts["judge_2"]["validation_reviews"] == 8
     for algorithm in ("ppo", "nlpo"):
-        found = experiment.tune(conditions.search(p, algorithm), p.folder / "tune" / f"{algorithm}.json")
+        found = tune.search(conditions.search(p, algorithm), p.folder / "tune" / f"{algorithm}.json")
         assert found["learning_rate"] == 1e-6
     original = GPT2LMHeadModel.from_pretrained(mirror / "models" / IDS["models"][0])
     rows = {}

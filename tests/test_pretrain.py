@@ -24,7 +24,7 @@ from workbook.draws.language_model import (
 from workbook.draws.shapes import LanguageModel, RewardModel
 from workbook.draws.tokenizer import encode, train_tokenizer
 from workbook.runs.checks import load
-from workbook.texts import corpus
+from workbook.texts import corpus, language
 
 ROOT = Path(__file__).parents[1]
 TINY = LanguageModel(
@@ -105,7 +105,7 @@ def test_words_round_trip(tmp_path, tokenizer, reviews):
     assert [loaded.decode(row) for row in ids] == all_texts
     assert [len(row) for row in ids] == [len(text.split()) for text in all_texts]
     assert encode(loaded, ["zzz"]) == [[loaded.unk_token_id]]
-    assert len(loaded) == len(corpus.vocabulary()) + 3
+    assert len(loaded) == len(language.vocabulary()) + 3
 
 
 def test_tokenizer_errors():

@@ -21,7 +21,7 @@ def train_tokenizer(texts: Sequence[str] = (), kind: str = "word", vocabulary: i
     specials = [END, PAD, UNKNOWN]
     if kind == "word":
         if not words:
-            from workbook.texts.corpus import vocabulary as known
+            from workbook.texts.language import vocabulary as known
 
             words = known()
         table = {word: i for i, word in enumerate([*specials, *words])}

@@ -1,6 +1,7 @@
 """Measure a policy on a fixed split with a fixed decoding that is recorded with the numbers.
 
 In: a policy, its judges, prompts, a ``Decoding``. Out: one flat row of metrics and the texts they were computed on.
+Then a run's: the decodings that it is measured with, and a learner's policy on a split of its draw with each of them.
 """
 
 from __future__ import annotations
@@ -10,15 +11,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlnlp import metrics
-from rlnlp.decoding import Decoding, generate, kept_of
+from rlnlp.decoding import Decoding, generate, human_log_perplexity, kept_of
 from rlnlp.models import exact_kl, score_tokens
 from rlnlp.rollout import decode
 from rlnlp.scoring import evaluate_reward
+from rlnlp.settings import Settings
 from rlnlp.types import Prompts, Rollout
+from workbook.runs import algorithms
+from workbook.runs.conditions import Measuring, Trained
+from workbook.runs.draw import Draw
+from workbook.texts import data
 
 
 @dataclass(frozen=True)
@@ -123,3 +130,64 @@ def distances(
         "length": tokens / responses,
         "terminated": ended / responses,
     }
+
+
+def decodings(algorithm: str, config: Settings, settings: Measuring, extra: tuple[str, ...] = ()) -> list[Decoding]:
+    """Plain and top-p, the same for every algorithm, the one the algorithm trained with, and those of ``extra``."""
+    common = {"max_new_tokens": config.max_new_tokens, "min_new_tokens": getattr(config, "min_new_tokens", 0)}
+    own = {**common, **algorithms.decoding(algorithm, config)}
+    named = {
+        "greedy": {"top_k": 1},
+        "beam": {"beams": settings.beams},
+        "top_k": {"top_k": settings.top_k},
+        "temperature": {"temperature": settings.temperature},
+    }
+    return [
+        Decoding("plain", **common),
+        Decoding("top_p", top_p=settings.top_p, **common),
+        Decoding("own", **own),
+        *(Decoding(name, **named[name], **common) for name in extra),
+    ]
+
+
+def evaluate_decoding(params: Trained, draw: Draw, state, seed: int, split: str, decoding: Decoding):
+    """``evaluate`` of a learner's policy on a split: (row, responses, scores)."""
+    training = None if draw.training_reward is draw.reward else draw.training_reward
+    by = Judges(draw.evaluator, draw.tokenizer, draw.reward, training, draw.alone, draw.judge, draw.judge_2)
+    stream, size, mask_model = f"{seed}/{split}", params.evaluation.batch_size, getattr(state, "mask_model", None)
+    return evaluate(state.policy, state.reference, by, draw.prompts(split), decoding, stream, size, mask_model)
+
+
+def evaluate_state(params: Trained, draw: Draw, state, seed: int, split: str, chosen: list[Decoding]):
+    """Rows of metrics on a split for each decoding, and the first responses of the plain one.
+
+    A policy that is not finite any more (it ended so, ``breaks: [finite]``) has rows without numbers.
+    """
+    settings, rows, samples = params.evaluation, [], []
+    prompts, done = draw.prompts(split), {}
+    if not all(torch.isfinite(weights).all() for weights in state.policy.parameters()):
+        about = {"split": split, "prompts": len(prompts), "score": None}
+        return [{**about, "decoding": d.name, "decoding_record": d.record()} for d in chosen], []
+    texts = data.load_texts(draw.data, "human_reviews") if draw.data else []
+    human = human_log_perplexity(state.policy, draw.tokenizer, texts) if texts else None
+    for decoding in chosen:
+        record = decoding.record()
+        if record not in done:
+            done[record] = evaluate_decoding(params, draw, state, seed, split, decoding)
+        row, responses, scores = done[record]
+        rows.append(
+            {
+                "split": split,
+                "decoding": decoding.name,
+                "decoding_record": record,
+                "prompts": len(prompts),
+                **row,
+                "human_log_perplexity": human,
+            }
+        )
+        if decoding.name == "plain":
+            samples = [
+                {"example_id": i, "prompt": p, "response": r, "score": s}
+                for i, p, r, s in zip(prompts.example_ids, prompts.texts, responses, scores.tolist())
+            ][: settings.samples]
+    return rows, samples

@@ -221,7 +221,7 @@ def evaluation(
     differs = greedy or own != (1, 0) or any(getattr(settings, name, plain) != plain for name, plain in off.items())
     mine, top_p = [own] * bool(differs), (1, 0)
     chosen = [(1, 0), *[(params.evaluation.beams if name == "beam" else 1, 0) for name in extra], *mine]
-    half = [*chosen, *[top_p] * bool(extra)]  # as experiment.run_seed does
+    half = [*chosen, *[top_p] * bool(extra)]  # as experiment.updates_of does
     total = Cost()
     for prompts, rows, masked in [
         *[(params.task.test_prompts, *d) for d in [*chosen, top_p]],

@@ -28,7 +28,7 @@ from workbook.store.identity import Code, differences
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNNER, PAGE = "workbook.stages.nb:run", "workbook.stages.page:to_html"
-WORLD = "workbook.runs.experiment:load_world"
+WORLD = "workbook.runs.draw:load_world"
 Roots = tuple[list[str], list[str]]  # roots of an identity, and what is known not to run
 
 

@@ -194,10 +194,10 @@ def world_shapes(params: Params) -> dict[str, Shape]:
 
 def vocabulary(params: Params) -> int:
     """Tokens of the tokenizer that the profile would train."""
-    from workbook.texts import corpus
+    from workbook.texts import language
 
     settings = params.language_model
-    return settings.vocabulary if settings.tokenizer == "bpe" else len(corpus.vocabulary()) + 3  # <eos>, <pad>, <unk>
+    return settings.vocabulary if settings.tokenizer == "bpe" else len(language.vocabulary()) + 3  # <eos>, <pad>, <unk>
 
 
 # ---------------------------------------------------------------------------------------------------------------- plan

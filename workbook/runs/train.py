@@ -1,0 +1,132 @@
+"""A learner on a draw: started, trained with a checkpoint every few updates, shown on one episode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm.auto import tqdm
+from transformers.utils import logging
+
+from rlnlp import checkpoint
+from rlnlp.learners.common import Diverged, TrainingError
+from rlnlp.settings import Settings
+from rlnlp.types import Experience, Prompts, take
+from workbook.draws import training
+from workbook.runs import algorithms
+from workbook.runs.conditions import Trained
+from workbook.runs.draw import Draw
+from workbook.store import states
+
+SAVE_EVERY = 5  # updates between checkpoints: a kill costs at most this much work
+
+
+def setup(params: Trained) -> None:
+    """Threads, allocator and quiet libraries of this process; call it first. Results depend on the thread count."""
+    torch.set_num_threads(params.threads)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # a twelfth of an update; changes no number
+    training.keep_memory()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+
+
+def start(algorithm: str, config: Settings, draw: Draw, seed: int):
+    """The state of a learner before its first update."""
+    module = algorithms.module(algorithm)
+    extra = (draw.tokenizer,) if module.ABOUT.imitates else ()
+    return module.init(draw.policy, config, seed, *extra)
+
+
+def train(
+    algorithm: str,
+    config: Settings,
+    draw: Draw,
+    seed: int,
+    folder: Path,
+    label: str,
+    key: str,
+    prompts: Prompts | None = None,
+    half: Callable[[object, list[dict]], None] | None = None,
+) -> Iterator[dict]:
+    """Train, or continue from the last checkpoint in ``folder``: yields the metrics of each update, those before the
+    checkpoint too, and returns the final state and all of them.
+
+    key: identity of the run, which its checkpoints carry: one of another run or seed is refused, never continued.
+    prompts: what episodes start from, by default the training prompts; half: called at half the updates with the state
+    and the curve so far, once (again only where a kill lost that update).
+    Raises ``TrainingError`` naming the last good checkpoint where a run cannot go on. A run that says
+    ``breaks: [finite]`` ends at a number that is not finite instead: its curve is then shorter than its updates.
+    """
+    module, middle = algorithms.module(algorithm), getattr(config, "updates", 0) // 2
+    state, curve = start(algorithm, config, draw, seed), []
+    saved = states.load_state(folder / "checkpoint")
+    if saved is not None:
+        tensors, meta = saved
+        if meta.get("run") != key:
+            raise TrainingError(f"{label}: {folder / 'checkpoint'} is of another run or seed; remove that folder")
+        checkpoint.unpack(state, tensors, meta["numbers"])
+        curve = meta["curve"]
+    if half and middle == state.update == 0:
+        half(state, curve)
+    yield from list(curve)
+    progress = tqdm(total=config.updates, initial=state.update, desc=label, unit="update")
+    try:
+        for metrics in module.train(state, prompts or draw.prompts("train"), draw.score, config):
+            curve.append(metrics)
+            progress.update()
+            shown = {"score": "objective/score", "kl": "objective/kl", "loss": "supervised/loss"}
+            progress.set_postfix({k: f"{metrics[name]:.3f}" for k, name in shown.items() if name in metrics})
+            if half and state.update == middle:
+                half(state, curve)
+            if state.update % SAVE_EVERY == 0 or state.update == config.updates:
+                tensors, numbers = checkpoint.pack(state)
+                states.save_state(folder / "checkpoint", tensors, {"run": key, "numbers": numbers, "curve": curve})
+            yield metrics
+    except (TrainingError, ValueError) as error:  # RewardError and failed checks of records are ValueErrors
+        if isinstance(error, Diverged) and "finite" in getattr(config, "breaks", ()):
+            return state, curve
+        what = str(error) if isinstance(error, TrainingError) else f"update {state.update + 1}: {error}"
+        last = state.update - state.update % SAVE_EVERY
+        kept = f"update {last}, in {folder / 'checkpoint'}" if last else "none yet"
+        raise TrainingError(f"{label}: {what}. Last good checkpoint: {kept}") from error
+    finally:
+        progress.close()
+    return state, curve
+
+
+def ended(training: Iterator[dict]) -> Any:
+    """What ``train`` returns, once it has gone through all its updates."""
+    while True:
+        try:
+            next(training)
+        except StopIteration as end:
+            return end.value
+
+
+def episode(algorithm: str, config: Settings, draw: Draw, state) -> dict:
+    """One episode on the first validation prompt, token by token, as the learner saw it."""
+    prompts = draw.prompts("validation")
+    prompts = take(prompts, torch.arange(min(8, len(prompts))))
+    seen: Experience = algorithms.module(algorithm).collect(state, prompts, draw.score, config)
+    rollout = seen.rollout
+    real = rollout.mask[0]
+    return {
+        "example_id": prompts.example_ids[0],
+        "prompt": prompts.texts[0],
+        "tokens": [draw.tokenizer.decode([i]) for i in rollout.responses[0][real].tolist()],
+        "score": seen.scores[0].item(),
+        **{
+            name: value[0][real].tolist()
+            for name, value in {
+                "logprobs": rollout.logprobs,
+                "ref_logprobs": seen.ref_logprobs,
+                "kl": seen.kl,
+                "rewards": seen.rewards,
+                "values": seen.values,
+                "advantages": seen.advantages,
+            }.items()
+        },
+    }
