@@ -432,7 +432,7 @@ def test_prompts_alone_need_a_model_and_a_reward(tmp_path, small):
     shutil.copy(data_folder / "prompts_test.jsonl", prompts)
 
     def csv(**bring):
-        changed = params.replace(bring=bring, task=params.task.replace(name="csv"))
+        changed = params.replace(bring={"prompts": "mine.csv", **bring}, task=params.task.replace(name="csv"))
         changed._path = params._path
         return base.build(changed, 1, prompts, tmp_path / "models", scratch)
 
