@@ -47,8 +47,6 @@ KNOWN: set[str] = {
     "size: workbook/lab/explorer.py explore has more than 60 lines",
     "size: workbook/runs/experiment.py has more than 350 lines",
     "size: workbook/stages/nb.py run has more than 60 lines",
-    "size: workbook/stages/reproduce.py has more than 350 lines",
-    "size: workbook/stages/reproduce.py reproduce has more than 60 lines",
     "size: workbook/texts/corpus.py has more than 350 lines",
 }
 
