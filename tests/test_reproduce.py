@@ -17,6 +17,7 @@ from workbook.ledger import judge, ruling
 from workbook.results.tables import PLURAL
 from workbook.runs import checks, conditions
 from workbook.stages.pipeline import Pipeline, keep_lock, mend_lock, read_graph, whole
+from workbook.stages.processes import start, stop
 from workbook.stages.progress import (
     Durations,
     clock,
@@ -361,6 +362,18 @@ def test_ending_it_ends_what_it_started(toy, sign):
         until(lambda: not any(map(alive, pids)), "the end of what it started")
     finally:
         outer.kill()
+
+
+def test_stopping_ends_whole_groups(tmp_path):
+    (tmp_path / "parent.py").write_text(
+        "import pathlib, signal, subprocess\nchild = subprocess.Popen(['sleep', '1000'])\n"
+        "pathlib.Path('child.pid').write_text(str(child.pid))\nsignal.pause()\n"
+    )
+    process = start(["parent"], tmp_path, tmp_path / "parent.log")
+    child = int(text_of(tmp_path / "child.pid"))
+    stop([process])
+    assert process.returncode == -signal.SIGTERM
+    until(lambda: not alive(child), "the end of the child")
 
 
 def test_only_one_at_a_time(tmp_path):
