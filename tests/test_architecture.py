@@ -42,7 +42,6 @@ FILE_LINES, FUNCTION_LINES = 350, 60
 KNOWN: set[str] = {
     "size: rlnlp/rewards.py classifier_reward has more than 60 lines",
     "size: rlnlp/rollout.py sample has more than 60 lines",
-    "size: workbook/lab/explorer.py explore has more than 60 lines",
     "size: workbook/runs/experiment.py has more than 350 lines",
     "size: workbook/stages/nb.py run has more than 60 lines",
     "size: workbook/texts/corpus.py has more than 350 lines",
