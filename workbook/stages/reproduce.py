@@ -29,8 +29,6 @@ from workbook.stages.progress import clock, in_words, to_do
 from workbook.stages.scheduler import Scheduler, remove_runs
 from workbook.store.locks import writer_lock
 
-NO_EVIDENCE = ("smoke",)  # profiles whose numbers mean nothing: no column of reports/claims.*
-
 
 def reproduce(
     folder: Path, scratch: Path, jobs: int = 2, every: float = 30, ours: bool = True, reports_only: bool = False
@@ -140,23 +138,22 @@ def tell_pages(folder: Path, values: dict[str, Any] | None, old: set[str]) -> No
 def side_by_side(folder: Path, values: dict[str, Any]) -> str:
     """Put the ledgers of all profiles into reports/claims.* and reports/forest.*; what went wrong, empty if nothing
     did."""
-    if values["profile"] in NO_EVIDENCE:
-        return ""
-    reports = (folder / values["root"] / "reports").resolve()
-    paths = {path.parent.parent.name: path for path in sorted(reports.glob("*/claims/claims.json"))}
-    paths = {profile: path for profile, path in paths.items() if profile not in NO_EVIDENCE}
     from workbook.figures.parts import save
     from workbook.ledger import forest  # they bring pandas, scipy and matplotlib
     from workbook.ledger.claim import ClaimError
-    from workbook.ledger.combine import combine
+    from workbook.ledger.combine import NO_EVIDENCE, combine, find_ledgers
 
+    if values["profile"] in NO_EVIDENCE:
+        return ""
+    reports = (folder / values["root"] / "reports").resolve()
+    paths = find_ledgers(reports)
     try:
         combine(paths, reports)
     except ClaimError as error:
         return str(error)
-    ledgers = {profile: json.loads(path.read_text(encoding="utf-8"))["rows"] for profile, path in paths.items()}
-    if forest.contrasts(ledgers):
-        save(forest.forest(ledgers), reports, "forest")
+    rows = {profile: json.loads(path.read_text(encoding="utf-8"))["rows"] for profile, path in paths.items()}
+    if forest.contrasts(rows):
+        save(forest.forest(rows), reports, "forest")
     print(f"all profiles: {os.path.relpath(reports / 'claims.md')}", flush=True)
     return ""
 
