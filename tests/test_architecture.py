@@ -40,17 +40,9 @@ PUBLIC = {"_asdict", "_fields", "_replace", "_repr_mimebundle_"}  # of named tup
 FILE_LINES, FUNCTION_LINES = 350, 60
 
 KNOWN: set[str] = {
-    "branch: workbook/stages/plan.py compares with imdb",
     "size: rlnlp/rewards.py classifier_reward has more than 60 lines",
     "size: rlnlp/rollout.py sample has more than 60 lines",
-    "size: workbook/lab/browse.py has more than 350 lines",
-    "size: workbook/lab/browse.py runs has more than 60 lines",
-    "size: workbook/lab/explorer.py explore has more than 60 lines",
     "size: workbook/stages/nb.py run has more than 60 lines",
-    "size: workbook/stages/plan.py has more than 350 lines",
-    "size: workbook/stages/plan.py plan has more than 60 lines",
-    "size: workbook/stages/reproduce.py has more than 350 lines",
-    "size: workbook/stages/reproduce.py reproduce has more than 60 lines",
 }
 
 

@@ -3,6 +3,7 @@ on tiny models saved under the published names."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import subprocess
@@ -17,10 +18,13 @@ from workbook.draws import base, training, variants
 from workbook.draws.tokenizer import train_tokenizer
 from workbook.runs import checks, conditions, experiment, tune
 from workbook.runs.params import Params
-from workbook.stages import costs, plan
-from workbook.stages.costs import Cost, Shape
+from workbook.stages import costs, outside, plan, plan_text, shapes
+from workbook.stages.costs import Cost
+from workbook.stages.shapes import Shape
 from workbook.store import files, tables
 from workbook.texts import data
+from workbook.texts.hub import DataError
+from workbook.texts.tasks import TASKS
 
 ROOT = Path(__file__).resolve().parents[1]
 FIXTURE = ROOT / "tests" / "fixtures" / "params.yaml"
@@ -30,7 +34,7 @@ IDS = {"models": ("lvwerra/gpt2-imdb", "lvwerra/distilbert-imdb"), "datasets": (
 
 def meta(settings) -> Shape:
     with torch.device("meta"):
-        return costs.shape_of(GPT2LMHeadModel(settings), "")
+        return shapes.shape_of(GPT2LMHeadModel(settings), "")
 
 
 # formulas ------------------------------------------------------------------------------------------------------------
@@ -72,7 +76,7 @@ def test_floats_kept_for_the_backward_pass_are_those_measured(gelu):
         out = model.transformer(input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False).last_hidden_state
     assert out.requires_grad
     measured = sum(size for place, size in kept.items() if place not in weights) / (rows * length * width * layers)
-    assert measured == pytest.approx(costs.shape_of(model, "").kept, rel=0.05)
+    assert measured == pytest.approx(shapes.shape_of(model, "").kept, rel=0.05)
 
 
 def params(**overrides) -> Params:
@@ -281,8 +285,8 @@ def test_worlds_are_searched_by_nobody():
         }
     )
     assert plan.searched(p) == ["ppo"]
-    shapes = plan.world_shapes(p)
-    assert shapes["numbers"].vocabulary == 103 and shapes["numbers"].positions == 32  # 0 to 99, end, padding, unknown
+    world = shapes.world_shapes(p)["numbers"]
+    assert world.vocabulary == 103 and world.positions == 32  # 0 to 99, end, padding, unknown
     assert plan.plan(p, 1e12, 0.0)["conditions"] == 2
 
 
@@ -301,12 +305,12 @@ def test_a_shared_run_is_counted_once():
     before = sum(row["flops"] for row in found["before"])
     assert found["total"]["flops"] == pytest.approx(before + sum(report["flops"] for report in found["reports"]))
     assert found["runs"] == 5 * len(p.all_runs) == sum(report["runs"] for report in found["reports"])
-    said = plan.text(found)
+    said = plan_text.text(found)
     assert "counted in kl: ppo_kl_0" in said and "nothing from outside" in said and "CPU-hours" in said
 
 
 def test_tables_are_aligned():
-    lines = plan._table(("condition", "n"), [("a", "1"), ("longer name", "1,000")])
+    lines = plan_text.table(("condition", "n"), [("a", "1"), ("longer name", "1,000")])
     assert lines == ["  condition        n", "  ------------------", "  a                1", "  longer name  1,000"]
 
 
@@ -360,6 +364,22 @@ def test_claims_that_the_runs_cannot_decide(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "P25: needs 1 of the runs labels_10" in said and "P08: has no tests" in said
     assert "P01" not in said
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_data_set_that_a_task_is_said_to_read_is_the_one_that_it_asks_for(name, monkeypatch):
+    asked = []
+
+    def find(kind: str, hub_id: str, mirror) -> None:
+        asked.append((kind, hub_id))
+        raise DataError("not here")
+
+    monkeypatch.setattr("workbook.texts.tasks.find", find)
+    p = checks.load(FIXTURE)
+    with contextlib.suppress(DataError):
+        TASKS[name].load(p, 1)
+    found = outside.named(p.model_copy(update={"task": p.task.model_copy(update={"name": name})}))
+    assert [(kind, hub_id) for kind, hub_id, _ in found] == asked == [("datasets", "imdb")] * (name == "imdb")
 
 
 def test_a_broken_or_short_model_is_not_called_found(tmp_path, monkeypatch, capsys):

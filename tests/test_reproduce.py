@@ -15,20 +15,22 @@ import pytest
 
 from workbook.ledger import judge, ruling
 from workbook.results.tables import PLURAL
-from workbook.stages.progress import Durations, clock, executed_notebook, in_words, log_tail, plan, progress_of
-from workbook.stages.reproduce import (
-    Scheduler,
-    collecting,
-    keep_lock,
+from workbook.runs import checks, conditions
+from workbook.stages.pipeline import Pipeline, keep_lock, mend_lock, read_graph, whole
+from workbook.stages.processes import start, stop
+from workbook.stages.progress import (
+    Durations,
+    clock,
+    executed_notebook,
+    in_words,
     last_words,
-    mend_lock,
-    order,
-    read_graph,
-    reproduce,
-    side_by_side,
-    tell_pages,
-    whole,
+    log_tail,
+    progress_of,
+    to_do,
 )
+from workbook.stages.reproduce import collecting, reproduce, side_by_side, tell_pages
+from workbook.stages.scheduler import Scheduler
+from workbook.store.files import atomic_json
 from workbook.store.locks import LockError, writer_lock
 
 from .waiting import alive, text_of, until
@@ -324,8 +326,14 @@ def test_the_ledger_is_made_only_with_every_run_of_its_claims(tmp_path, monkeypa
 
 
 def test_the_order_of_the_runs_is_that_of_the_settings():
-    assert order({"runs": {"b": {}, "a": {}}, "continued": {"c": {}}}) == ["runs@b", "runs@a", "continued@c"]
-    assert order({"runs": {"b": {}}, "continued": None}) == ["runs@b"] and order({}) == []
+    pipeline = Pipeline.__new__(Pipeline)
+    for values, order in [
+        ({"runs": {"b": {}, "a": {}}, "continued": {"c": {}}}, ["runs@b", "runs@a", "continued@c"]),
+        ({"runs": {"b": {}}, "continued": None}, ["runs@b"]),
+        (None, []),
+    ]:
+        pipeline.values = values
+        assert pipeline.order() == order
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
@@ -354,6 +362,18 @@ def test_ending_it_ends_what_it_started(toy, sign):
         until(lambda: not any(map(alive, pids)), "the end of what it started")
     finally:
         outer.kill()
+
+
+def test_stopping_ends_whole_groups(tmp_path):
+    (tmp_path / "parent.py").write_text(
+        "import pathlib, signal, subprocess\nchild = subprocess.Popen(['sleep', '1000'])\n"
+        "pathlib.Path('child.pid').write_text(str(child.pid))\nsignal.pause()\n"
+    )
+    process = start(["parent"], tmp_path, tmp_path / "parent.log")
+    child = int(text_of(tmp_path / "child.pid"))
+    stop([process])
+    assert process.returncode == -signal.SIGTERM
+    until(lambda: not alive(child), "the end of the child")
 
 
 def test_only_one_at_a_time(tmp_path):
@@ -453,18 +473,26 @@ def test_the_plan_in_words():
         "continued@c",
         "digests",
     ]
-    runs = {"zero": {"updates": 0}, "a": {}, "b": {"updates": 3}, "unplanned": {}, "n": {"algorithm": "best_of_n"}}
-    values = {"runs": runs, "continued": {"c": {"start": "a"}}, "seeds": [1, 2]}
+    updates = {"zero": 0, "a": 5, "b": 3, "unplanned": 5, "n": 0, "c": 5}
     text = "2 data, 2 searches, 5 runs (6 trainings: 3 conditions x 2 seeds), 1 report"
-    assert plan([*stages, "report@x"], values) == text
-    assert plan(["runs@a"], {**values, "seeds": [1]}) == "1 run (1 training: 1 condition x 1 seed)"
-    assert plan(["check", "digests"]) == "" and plan(["claims", "runs@a"]) == "1 run, 1 ledger"
+    assert to_do([*stages, "report@x"], updates, 2) == text
+    assert to_do(["runs@a"], updates, 1) == "1 run (1 training: 1 condition x 1 seed)"
+    assert to_do(["check", "digests"]) == "" and to_do(["claims", "runs@a"]) == "1 run, 1 ledger"
     assert [in_words(s) for s in (4, 40, 61 * 52, 3.5 * 3600)] == [
         "about 10 seconds",
         "about 40 seconds",
         "about 53 minutes",
         "about 3.5 hours",
     ]
+
+
+def test_whether_a_run_trains_is_what_the_check_of_the_settings_found(tmp_path):
+    runs = {"runs.best": {"algorithm": "best_of_n"}, "runs.brief": {"algorithm": "ppo", "updates": 3}}
+    for place, value in conditions.files(checks.load(ROOT / "tests/fixtures/params.yaml", **runs)).items():
+        atomic_json(tmp_path / "check" / place, value)
+    pipeline = Pipeline.__new__(Pipeline)
+    pipeline.scratch, pipeline.values = tmp_path, runs
+    assert (pipeline.updates["best"], pipeline.updates["brief"]) == (0, 3)
 
 
 def ledger(reports: Path, profile: str, *words: str) -> None:

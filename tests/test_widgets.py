@@ -22,7 +22,7 @@ from rlnlp.learners import common, nlpo, ppo
 from rlnlp.types import generator
 from workbook.draws.tokenizer import train_tokenizer
 from workbook.figures import tokens
-from workbook.lab import browse, explorer, live, sentence, static
+from workbook.lab import browse, explorer, finished, live, sentence, static
 from workbook.runs import algorithms
 from workbook.stages import nb
 from workbook.store import tables
@@ -609,7 +609,7 @@ def test_a_fresh_clone_has_the_numbers_of_the_report(tmp_path):
     at = view.controls
     assert {"zero_shot", "ppo_kl_0", "nlpo_kl_default"} <= set(chosen(at)) and len(at.boxes) > 40
     assert at.view.value == "frontier"  # opened where there is something to see
-    rows = browse.find(tmp_path, ROOT / "reports/mini").per_seed
+    rows = finished.find(tmp_path, ROOT / "reports/mini").per_seed
     mean = rows[(rows.condition == "ppo_kl_0") & (rows.split == "test") & (rows.decoding == "plain")].score.mean()
     assert f"ppo_kl_0 score {mean:.3f} at kl_deployed" in alts(at.shown.value)[0]
     assert alts(view._repr_mimebundle_()["text/html"]) == alts(at.shown.value)

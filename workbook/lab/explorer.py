@@ -64,7 +64,7 @@ def explore(
     policy: PreTrainedModel,
     reference: PreTrainedModel,
     mask_model: PreTrainedModel | None = None,
-) -> static.View:
+) -> Explorer:
     """Step through the episodes of an experience, token by token, and try samplers on what the models say there.
 
     Probabilities are those of the models as they are now (the view says so where the policy has been trained since),
@@ -76,104 +76,94 @@ def explore(
     if not len(experience):
         raise ValueError("the experience holds no episode")
     views = {"policy": policy, "reference": reference} | ({} if mask_model is None else {"mask model": mask_model})
-    looked = lru_cache(maxsize=4)(lambda row: look(experience, row, tokenizer, views))
-    rules = [*([SAMPLED] if experience.rollout.allowed is not None else []), *samplers.RULES]
+    return Explorer(experience, tokenizer, views)
 
-    slow = {"continuous_update": False, "layout": {"width": "18em"}}
-    fits, menu = {"width": "auto"}, {"width": "18em"}
-    episode = widgets.IntSlider(0, 0, len(experience) - 1, description="episode", **slow)
-    token = widgets.IntSlider(0, 0, len(looked(0).ids) - 1, description="token", **slow)
-    back = widgets.Button(description="previous token", icon="arrow-left", tooltip="one token back", layout=fits)
-    forward = widgets.Button(description="next token", icon="arrow-right", tooltip="one token on", layout=fits)
-    rule = widgets.Dropdown(
-        options=rules, value="top_p", description="sampler", tooltip="the rule that cuts tokens", layout=menu
-    )
-    value = widgets.SelectionSlider(
-        description="its value", tooltip="the rule's one number", **_options("top_p"), **slow
-    )
-    source = widgets.Dropdown(
-        options=list(views), description="applied to", tooltip="the model whose tokens the rule cuts", layout=menu
-    )
-    status, bar_chart, table, trouble = widgets.HTML(), widgets.HTML(), widgets.HTML(), static.Trouble()
-    drawn, setting = [None], [False]  # what is on the screen; whether a control is being set by another one
 
-    def cut(seen: Episode) -> tuple[Tensor, str]:
-        if rule.value == SAMPLED:
+class Explorer(static.View):
+    """The controls, and what they show of one token of an episode. Made by `explore`."""
+
+    def __init__(self, experience: Experience, tokenizer: PreTrainedTokenizerBase, views: dict[str, PreTrainedModel]):
+        self._experience, self._tokenizer = experience, tokenizer
+        self._looked = lru_cache(maxsize=4)(lambda row: look(experience, row, tokenizer, views))
+        self._drawn: tuple | None = None  # the values of the controls that the screen shows
+        self._setting = False  # whether a control is being set by another one
+        slow = {"continuous_update": False, "layout": {"width": "18em"}}
+        fits, menu = {"width": "auto"}, {"width": "18em"}
+        episode = widgets.IntSlider(0, 0, len(experience) - 1, description="episode", **slow)
+        token = widgets.IntSlider(0, 0, len(self._looked(0).ids) - 1, description="token", **slow)
+        back = widgets.Button(description="previous token", icon="arrow-left", tooltip="one token back", layout=fits)
+        forward = widgets.Button(description="next token", icon="arrow-right", tooltip="one token on", layout=fits)
+        rules = [*([SAMPLED] if experience.rollout.allowed is not None else []), *samplers.RULES]
+        about = {"description": "sampler", "tooltip": "the rule that cuts tokens"}
+        rule = widgets.Dropdown(options=rules, value="top_p", layout=menu, **about)
+        about = {"description": "its value", "tooltip": "the rule's one number"}
+        value = widgets.SelectionSlider(**_options("top_p"), **about, **slow)
+        about = {"description": "applied to", "tooltip": "the model whose tokens the rule cuts"}
+        source = widgets.Dropdown(options=list(views), layout=menu, **about)
+        status, bar_chart, table, trouble = widgets.HTML(), widgets.HTML(), widgets.HTML(), static.Trouble()
+        controls = {"episode": episode, "token": token, "back": back, "forward": forward, "rule": rule, "value": value}
+        controls |= {"source": source, "status": status, "bars": bar_chart, "table": table, "trouble": trouble}
+        rows = [static.row(episode, token, back, forward), static.row(rule, value, source)]
+        super().__init__(
+            [*rows, trouble, status, bar_chart, table],
+            self._page,
+            f"token explorer: {len(experience)} episodes",
+            **controls,
+        )
+        back.on_click(lambda _: setattr(token, "value", max(token.value - 1, 0)))
+        forward.on_click(lambda _: setattr(token, "value", min(token.value + 1, token.max)))
+        episode.observe(trouble.guard(self._change_episode), "value")
+        rule.observe(trouble.guard(self._change_rule), "value")
+        for control in (token, value, source):
+            control.observe(trouble.guard(self._show), "value")
+        self._show()
+
+    def _cut(self, seen: Episode) -> tuple[Tensor, str]:
+        """What the chosen rule allows [n, V] at each token, and its name. Raises ValueError where it refuses its
+        number."""
+        rule, value, source = self.controls.rule.value, self.controls.value.value, self.controls.source.value
+        if rule == SAMPLED:
             return seen.sampled, "the sampler of the episode"
-        sampler = samplers.named(rule.value, value.value)
-        name = "without a rule" if rule.value == "none" else f"{rule.value} {value.value:g} of the {source.value}"
-        return survivors(sampler, seen.logits[source.value], seen.ids), name
+        name = "without a rule" if rule == "none" else f"{rule} {value:g} of the {source}"
+        return survivors(samplers.named(rule, value), seen.logits[source], seen.ids), name
 
-    def show(*_) -> None:
-        now = (episode.value, token.value, rule.value, value.value, source.value)
-        if setting[0] or now == drawn[0]:
+    def _show(self, *_) -> None:
+        at = self.controls
+        now = (at.episode.value, at.token.value, at.rule.value, at.value.value, at.source.value)
+        if self._setting or now == self._drawn:
             return
-        seen, refused = looked(episode.value), ""
+        row, t = at.episode.value, at.token.value
+        seen, refused = self._looked(row), ""
         try:
-            allowed, name = cut(seen)
+            allowed, name = self._cut(seen)
         except ValueError as error:  # a rule that cannot use this number says why
-            allowed, name, refused = (
-                torch.ones_like(seen.logits["policy"], dtype=torch.bool),
-                "without a rule",
-                str(error),
-            )
-        line = describe(seen, token.value, allowed, name)
-        status.value = static.say(line, refused)
-        bar_chart.value = static.picture(bars(seen, token.value, allowed, tokenizer, name))
-        table.value = _text(experience, episode.value, seen, token.value) + _table(seen, allowed, token.value, AROUND)
-        drawn[0] = now
+            everything = torch.ones_like(seen.logits["policy"], dtype=torch.bool)
+            allowed, name, refused = everything, "without a rule", str(error)
+        at.status.value = static.say(describe(seen, t, allowed, name), refused)
+        at.bars.value = static.picture(bars(seen, t, allowed, self._tokenizer, name))
+        at.table.value = _text(self._experience, row, seen, t) + _table(seen, allowed, t, AROUND)
+        self._drawn = now
 
-    def change_episode(*_) -> None:
-        setting[0] = True
-        token.value, token.max = 0, len(looked(episode.value).ids) - 1
-        setting[0] = False
-        show()
+    def _change_episode(self, *_) -> None:
+        at, self._setting = self.controls, True
+        at.token.value, at.token.max = 0, len(self._looked(at.episode.value).ids) - 1
+        self._setting = False
+        self._show()
 
-    def change_rule(*_) -> None:
-        setting[0] = True
-        options = _options(rule.value)
-        value.options, value.value = options["options"], options["value"]
-        value.disabled = source.disabled = rule.value == SAMPLED
-        setting[0] = False
-        show()
+    def _change_rule(self, *_) -> None:
+        at, self._setting = self.controls, True
+        options = _options(at.rule.value)
+        at.value.options, at.value.value = options["options"], options["value"]
+        at.value.disabled = at.source.disabled = at.rule.value == SAMPLED
+        self._setting = False
+        self._show()
 
-    def page() -> str:
-        seen = looked(episode.value)
-        text = _text(experience, episode.value, seen, token.value)
-        allowed = cut(seen)[0]
-        return text + _table(seen, allowed, token.value, len(seen.ids)) + status.value + bar_chart.value
-
-    back.on_click(lambda _: setattr(token, "value", max(token.value - 1, 0)))
-    forward.on_click(lambda _: setattr(token, "value", min(token.value + 1, token.max)))
-    episode.observe(trouble.guard(change_episode), "value")
-    rule.observe(trouble.guard(change_rule), "value")
-    for control in (token, value, source):
-        control.observe(trouble.guard(show), "value")
-    show()
-    children = [
-        static.row(episode, token, back, forward),
-        static.row(rule, value, source),
-        trouble,
-        status,
-        bar_chart,
-        table,
-    ]
-    return static.View(
-        children,
-        page,
-        f"token explorer: {len(experience)} episodes",
-        episode=episode,
-        token=token,
-        back=back,
-        forward=forward,
-        rule=rule,
-        value=value,
-        source=source,
-        status=status,
-        bars=bar_chart,
-        table=table,
-        trouble=trouble,
-    )
+    def _page(self) -> str:
+        at = self.controls
+        seen = self._looked(at.episode.value)
+        text = _text(self._experience, at.episode.value, seen, at.token.value)
+        table = _table(seen, self._cut(seen)[0], at.token.value, len(seen.ids))
+        return text + table + at.status.value + at.bars.value
 
 
 @torch.no_grad()

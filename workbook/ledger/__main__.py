@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from workbook.ledger.checks import check, load, profiles
-from workbook.ledger.combine import combine, readme
+from workbook.ledger.combine import NO_EVIDENCE, combine, find_ledgers, readme
 from workbook.ledger.judge import check_listed
 from workbook.ledger.ruling import rule_hash
 from workbook.store.files import atomic_write
@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     check.add_argument("params", nargs="?", type=Path, default=Path("params.yaml"))
     together = commands.add_parser("combine", help="reports/*/claims/claims.json side by side, in reports/claims.*")
     together.add_argument("--reports", type=Path, default=Path("reports"))
-    together.add_argument("--without", nargs="*", default=["smoke"], help="profiles that are no evidence")
+    together.add_argument("--without", nargs="*", default=NO_EVIDENCE, help="profiles that are no evidence")
     summarise = commands.add_parser("readme", help="reports/claims.json as the summary in README.md")
     summarise.add_argument("--reports", type=Path, default=Path("reports"))
     summarise.add_argument("--file", type=Path, default=Path("README.md"))
@@ -48,8 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             atomic_write(args.file, readme(args.file.read_text(encoding="utf-8"), args.reports / "claims.json"))
             print(f"{args.file}: up to date")
         elif args.command == "combine":
-            found = {path.parent.parent.name: path for path in sorted(args.reports.glob("*/claims/claims.json"))}
-            rows = combine({name: path for name, path in found.items() if name not in args.without}, args.reports)
+            rows = combine(find_ledgers(args.reports, args.without), args.reports)
             print(f"{args.reports / 'claims.md'}: {len(rows)} claims")
         else:
             print(checked(args.params))

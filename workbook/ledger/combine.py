@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,13 @@ from workbook.store.files import atomic_json, atomic_write
 
 NOT_TESTED = "–"
 BEGIN, END = "<!-- ledger: python -m workbook.ledger readme -->", "<!-- end of ledger -->"
+NO_EVIDENCE = ("smoke",)  # profiles whose numbers mean nothing
+
+
+def find_ledgers(reports: Path, without: Collection[str] = NO_EVIDENCE) -> dict[str, Path]:
+    """Profile -> its claims.json, of those below `reports` that have one."""
+    found = {path.parent.parent.name: path for path in sorted(reports.glob("*/claims/claims.json"))}
+    return {profile: path for profile, path in found.items() if profile not in without}
 
 
 def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[str, Any]]:

@@ -100,24 +100,6 @@ def text(table: pd.DataFrame) -> str:
     return tables.markdown(table) if len(table) else "None."
 
 
-def of_report(rows: Rows, report: str) -> pd.DataFrame:
-    """The claims that one report is about: id, claim, what was published, what was found here, the ledger's word."""
-    return pd.DataFrame(
-        [
-            {
-                "id": row["id"],
-                "claim": row["claim"],
-                "published": row["published_text"],
-                "here": row["sentence"],
-                "word": row["word"] + TURNS * row["turns"],
-            }
-            for row in rows
-            if row["report"] == report
-        ],
-        columns=["id", "claim", "published", "here", "word"],
-    )
-
-
 def table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     """The ledger for people: a row per claim."""
     return pd.DataFrame(

@@ -14,42 +14,39 @@ from types import MappingProxyType
 
 from rlnlp.settings import Settings
 from workbook.runs.params import Params
+from workbook.stages.shapes import Shape
 
 REVIEW_TOKENS = 300  # a human review, whose likelihood evaluation measures
 WORLD_PROMPT = 5  # tokens
 BYTES = 4  # of a float32
 LOGITS_AT_ONCE, COPIES = 4096, 5  # positions whose logits evaluation holds (models.CHUNK), and how many such tensors
-# Floats a GPT-2 keeps for the backward pass per token, layer and unit of width: with its gelu in one kernel, and with
-# the published models' gelu_new in several (measured, see tests/test_plan.py). No attention matrix is stored.
-KEPT, KEPT_GELU_NEW = 16, 28
+
+FORMULA = """FLOPs: 2 N per token forward, 4 N more backward; N = all parameters; prompts and responses at their full
+length.
+An update of PPO: rollout, reference, value and reward model (and mask model) forward; in each epoch policy and value
+forward and backward. Of TRPO: 12 N for each product with the Fisher matrix. Of DQN: a response forward and backward,
+and through the target, for each token drawn from the replay. Of supervised learning: policy forward and backward, after
+sampling where it imitates samples. In a world: no reward model, no human reviews.
+A run is evaluated at its end on the test prompts and after half its updates on the validation prompts, with each of its
+decodings: generation, then evaluator, policy and reference (the exact KL), reward model with and without the prompt.
+Tokens are of responses: sampled in training; trained on, once per epoch; sampled in evaluation.
+Memory: fp32 weights of all models, gradients and two Adam moments of what is trained, and the larger of a minibatch's
+activations and evaluation's logits and key-value caches."""
 
 
 @dataclass(frozen=True)
-class Shape:
-    """A model as its cost depends on it. parameters: count; positions: longest input in tokens, None = no limit; kept:
-    floats kept for a backward pass per token, layer and unit of width; source: how it is known."""
+class Device:
+    """sustained: FLOP/s; pass_seconds: what a forward pass of a small batch takes beside its arithmetic."""
 
-    parameters: int
-    layers: int
-    width: int
-    vocabulary: int
-    positions: int | None
-    kept: int
-    source: str
+    sustained: float
+    pass_seconds: float
+    why: str
 
 
-def shape_of(model, source: str) -> Shape:
-    """The shape of a transformers model, which may be on the meta device: it has sizes there and no numbers."""
-    c = model.config
-    return Shape(
-        sum(w.numel() for w in model.parameters()),
-        c.num_hidden_layers,
-        c.hidden_size,
-        c.vocab_size,
-        None if c.is_encoder_decoder else getattr(c, "max_position_embeddings", None),
-        KEPT_GELU_NEW if getattr(c, "activation_function", "") == "gelu_new" else KEPT,
-        source,
-    )
+DEVICES = {
+    "cuda": Device(26.8e12, 0.010, "40 % of an H200's 67 in plain fp32, as this package computes: no TF32, no bf16"),
+    "cpu": Device(60e9, 0.002, "one thread of an EPYC of 2024, measured; times `threads`"),
+}
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from workbook.stages.processes import die_with_parent, start, stop
+from workbook.stages.processes import signal_at_parents_end, start, stop
 
 VARIABLE = "RLNLP_FORKSERVER"  # the socket's path
 PATIENCE_S = 120  # how long a client waits for the imports
@@ -123,7 +123,7 @@ def _become_kernel(client: socket.socket, request: dict, out: list[int]) -> None
 
 def kernel(connection_file: str) -> None:
     """Ask the server for a kernel, and live exactly as long as it does. Without a server become an ordinary kernel."""
-    die_with_parent(signal.SIGKILL)  # that is papermill's process
+    signal_at_parents_end(signal.SIGKILL)  # that is papermill's process
     if os.getppid() != int(os.environ.get("JPY_PARENT_PID") or os.getppid()):
         return  # it has ended already
     request = {"connection_file": connection_file, "folder": os.getcwd(), "environment": dict(os.environ)}

@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
+
+import psutil
 
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")}
 # looked up here, because between fork and exec only a bare call is safe
@@ -33,20 +34,20 @@ def environment() -> dict[str, str]:
     }
 
 
-def die_with_parent(sign: int = signal.SIGTERM) -> None:
+def signal_at_parents_end(sign: int = signal.SIGTERM) -> None:
     """From here on the kernel sends this process `sign` when what started it ends (Linux; elsewhere nothing happens).
 
-    The light kin of `runs.die_with_parent`, which also watches the processes further up.
+    Lighter than `store.locks.die_with_parent`, which also watches the processes further up.
     """
     if _PRCTL is not None:
         _PRCTL(1, int(sign), 0, 0, 0)  # 1 = PR_SET_PDEATHSIG
 
 
-def start(command: list[str], folder: Path, log: Path, variables: dict[str, str] | None = None) -> subprocess.Popen:
+def start(command: list[str], folder: Path, log: Path, variables: dict[str, str] | None = None) -> psutil.Popen:
     """Start a Python module in its own process group, its output into a file; it ends when this process does."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "wb") as out:
-        return subprocess.Popen(
+        return psutil.Popen(
             [sys.executable, "-m", *command],
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -54,19 +55,17 @@ def start(command: list[str], folder: Path, log: Path, variables: dict[str, str]
             stderr=subprocess.STDOUT,
             env={**environment(), **(variables or {})},
             start_new_session=True,
-            preexec_fn=die_with_parent,  # noqa: PLW1509 (one system call)
+            preexec_fn=signal_at_parents_end,  # noqa: PLW1509 (one system call)
         )
 
 
-def stop(processes: list[subprocess.Popen]) -> None:
+def stop(processes: list[psutil.Popen]) -> None:
     """End process groups: ask, wait, then force."""
-    for sign, wait in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
-        for process in processes:
-            if process.poll() is None:
-                os.killpg(process.pid, sign)
-        deadline = time.monotonic() + wait
-        while any(p.poll() is None for p in processes) and time.monotonic() < deadline:
-            time.sleep(0.05)
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        running = [process for process in processes if process.poll() is None]
+        for process in running:
+            os.killpg(process.pid, sign)
+        psutil.wait_procs(running, timeout=5)
 
 
 def ask(commands: dict[str, list[str]], folder: Path, logs: Path) -> dict[str, str]:

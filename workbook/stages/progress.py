@@ -2,72 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from workbook.store.files import atomic_json
+from workbook.stages.pipeline import RUNS, key, kind
+from workbook.store.files import atomic_json, read_json
 
-# first guess, by profile and kind of stage; what was measured replaces it. `full` and `follow_up` have the sizes of
-# `mini`
+# first guess, by kind of stage and by profile (another profile: as mini, whose sizes full and follow_up have); what was
+# measured replaces it
+ANYWHERE = {"check": 4, "nb": 1, "digests": 3, "tidy": 3, "claims": 15}
 SECONDS = {
-    "mini": {
-        "check": 4,
-        "nb": 1,
-        "data": 11,
-        "models": 95,
-        "worlds": 15,
-        "variants": 50,
-        "tune": 110,
-        "runs": 100,
-        "continued": 100,
-        "digests": 3,
-        "tidy": 3,
-        "report": 15,
-        "claims": 15,
-    },
-    "smoke": {
-        "check": 4,
-        "nb": 1,
-        "data": 7,
-        "models": 11,
-        "worlds": 8,
-        "variants": 8,
-        "tune": 10,
-        "runs": 10,
-        "continued": 10,
-        "digests": 3,
-        "tidy": 3,
-        "report": 12,
-        "claims": 12,
-    },
-    "imdb": {
-        "check": 4,
-        "nb": 1,
-        "data": 30,
-        "models": 2200,
-        "worlds": 5,
-        "variants": 800,
-        "tune": 340,
-        "runs": 230,
-        "continued": 230,
-        "digests": 3,
-        "tidy": 3,
-        "report": 20,
-        "claims": 15,
-    },
+    "mini": {"data": 11, "models": 95, "worlds": 15, "variants": 50, "tune": 110, "runs": 100, "report": 15},
+    "smoke": {"data": 7, "models": 11, "worlds": 8, "variants": 8, "tune": 10, "runs": 10, "report": 12, "claims": 12},
+    "imdb": {"data": 30, "models": 2200, "worlds": 5, "variants": 800, "tune": 340, "runs": 230, "report": 20},
 }
-SECONDS["full"] = SECONDS["follow_up"] = SECONDS["mini"]
 OTHER_SECONDS = 20
 PROGRESS = re.compile(r"\d+%\|")
-NOTEBOOK = re.compile(
-    r"^\S+: cell \d+ failed; see (\S+\.ipynb)$", re.MULTILINE
-)  # what workbook.stages.nb says of a failure
+# what workbook.stages.nb says of a failure
+NOTEBOOK = re.compile(r"^\S+: cell \d+ failed; see (\S+\.ipynb)$", re.MULTILINE)
 KINDS = {  # kind of stage -> one of them, several of them; the others prepare and are not worth a word
     "data": ("data", "data"),
     "models": ("models", "models"),
@@ -78,11 +34,6 @@ KINDS = {  # kind of stage -> one of them, several of them; the others prepare a
     "report": ("report", "reports"),
     "claims": ("ledger", "ledgers"),
 }
-UNTRAINED = ("best_of_n",)  # learners that change no policy
-
-
-def kind(stage: str) -> str:
-    return stage.partition("@")[0]
 
 
 def clock(seconds: float) -> str:
@@ -98,25 +49,27 @@ def in_words(seconds: float) -> str:
     return f"about {seconds / 60:.0f} minutes" if seconds < 100 * 60 else f"about {seconds / 3600:.1f} hours"
 
 
-def plan(stages: Iterable[str], values: dict[str, Any] | None = None) -> str:
+def to_do(stages: Iterable[str], updates: Mapping[str, int] | None = None, seeds: int = 0) -> str:
     """What is to do, in words: "6 data, 2 searches, 48 runs (225 trainings: 45 conditions x 5 seeds), 8 reports, 1
     ledger".
 
-    stages: those that have to run; values: params.yaml, for the trainings. Runs that continue others are counted as
-    runs.
+    stages: those that have to run; updates: condition -> those of one seed, none where nothing is trained. Without
+    seeds no trainings are counted. Runs that continue others are counted as runs.
     """
     stages = list(stages)
-    count = Counter("runs" if kind(s) == "continued" else kind(s) for s in stages)
+    count = Counter("runs" if kind(s) in RUNS else kind(s) for s in stages)
     said = {k: f"{count[k]} {names[count[k] > 1]}" for k, names in KINDS.items() if count[k]}
-    if values is not None and "runs" in said:
-        entries = [
-            (values.get(kind(s)) or {}).get(s.partition("@")[2]) for s in stages if kind(s) in ("runs", "continued")
-        ]
-        trained = sum(e.get("updates") != 0 and e.get("algorithm") not in UNTRAINED for e in entries if e is not None)
-        seeds = len(values["seeds"])
+    if seeds and "runs" in said:
+        trained = sum((updates or {}).get(key(s), 0) > 0 for s in stages if kind(s) in RUNS)
         parts = [(trained * seeds, "training"), (trained, "condition"), (seeds, "seed")]
         said["runs"] += " ({}: {} x {})".format(*(f"{n} {what}{'s' * (n != 1)}" for n, what in parts))
     return ", ".join(said.values())
+
+
+def last_words(tail: list[str]) -> str:
+    """The line of a log's end that says most: the one before what DVC adds."""
+    own = [line.strip() for line in tail if not line.startswith(("ERROR: ", "Running stage", ">"))]
+    return own[-1] if own else "no message"
 
 
 def executed_notebook(log: Path) -> str:
@@ -156,17 +109,15 @@ class Durations:
     measured: float = 0.0
 
     def __post_init__(self) -> None:
-        try:
-            self.known = json.loads(self.path.read_text())
-        except (OSError, ValueError):
-            self.known = {}
+        self.known = read_json(self.path) or {}
 
     def guess(self, stage: str) -> float:
         same = [s for name, s in self.known.items() if kind(name) == kind(stage)]
         return self.known.get(stage) or (sum(same) / len(same) if same else self._first(kind(stage)))
 
     def _first(self, kind: str) -> float:
-        return SECONDS.get(self.path.parent.name, SECONDS["mini"]).get(kind, OTHER_SECONDS)
+        known = {**ANYWHERE, **SECONDS.get(self.path.parent.name, SECONDS["mini"])}
+        return known.get("runs" if kind in RUNS else kind, OTHER_SECONDS)
 
     def record(self, stage: str, seconds: float) -> None:
         self.expected, self.measured = self.expected + self.guess(stage), self.measured + seconds

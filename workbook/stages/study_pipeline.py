@@ -12,12 +12,12 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import signal
 import sys
 from pathlib import Path
 
 from ruamel.yaml import YAML
 
+from workbook.stages.command import status
 from workbook.store.files import atomic_json, folder_hash, publish
 from workbook.store.fingerprint import fingerprint_inputs, keyed_folder, libraries
 from workbook.store.identity import Code
@@ -103,9 +103,6 @@ def everything(jobs: int) -> bool:
 
 
 def main(argv: list[str] | None = None) -> int:
-    from workbook.stages.reproduce import Stopped
-    from workbook.store.locks import die_with_parent
-
     parser = argparse.ArgumentParser(
         prog="python -m workbook.stages.study_pipeline", description=__doc__.partition("\n")[0]
     )
@@ -116,26 +113,13 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2, help="stages side by side, one thread each")
     parser.add_argument("--tied", action="store_true", help="end when the process that started this one ends (make)")
     args = parser.parse_args(argv)
-    if args.part is None:
-        if args.tied:
-            die_with_parent()
-
-        def stopping(number: int, frame: object) -> None:
-            raise Stopped(number)
-
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, stopping)
-    elif (args.part == "draw") != (args.seed is not None):
+    if (args.part == "draw") != (args.seed is not None):
         parser.error("draw takes a seed, nothing else does")
     try:
         if args.part is None:
-            return 0 if everything(max(1, args.jobs)) else 1
-        {"draw": lambda: draw(args.seed), "calibration": calibration, "real": real, "code": lambda: code("build/code")}[
-            args.part
-        ]()
-    except Stopped as stopped:
-        print("\nstopped; the same command goes on from here", file=sys.stderr)
-        return 128 + int(stopped.args[0])
+            return status(lambda: everything(max(1, args.jobs)), args.tied, "the same command goes on from here")
+        parts = {"draw": lambda: draw(args.seed), "calibration": calibration, "real": real}
+        (parts | {"code": lambda: code("build/code")})[args.part]()
     except (LockError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -26,7 +26,8 @@ SPLITS = ("train", "validation", "test")
 class Task:
     """load: (params, draw) -> {part: rows}; judge: (responses, prompts) -> parts [B], or None where a judge is
     trained; vocabulary: every word, or None where a tokenizer is trained; cut: (params, text) -> {"prompt",
-    "reference"}, by default half of the words each; source and licence: for ``facts.json``."""
+    "reference"}, by default half of the words each; source and licence: for ``facts.json``. The source of a task that
+    ``load`` reads from the hub begins with ``hub id <id>``."""
 
     name: str
     load: Callable
@@ -35,6 +36,12 @@ class Task:
     judge: Callable | None = None
     vocabulary: Callable | None = None
     cut: Callable = lambda params, text: cut_at(text, max(1, len(text.split()) // 2))
+
+
+def hub_id(task: Task) -> str:
+    """The data set of the hub that a task reads, by its ``source``; "" where it reads none."""
+    words = task.source.split()
+    return words[2] if words[:2] == ["hub", "id"] else ""
 
 
 def normalised(text: str) -> str:

@@ -1,0 +1,73 @@
+"""What a profile takes from outside: the models and data sets that it names, and where a run would find them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from workbook.runs.params import Params
+from workbook.texts import hub
+from workbook.texts.tasks import TASKS, hub_id
+
+
+@dataclass(frozen=True)
+class Found:
+    """A model or data set that a profile names. place: its folder, "the hub", "" if missing; looked: where, then."""
+
+    kind: str
+    name: str
+    use: str
+    place: str
+    looked: str = ""
+
+
+def named(params: Params) -> list[tuple[str, str, str]]:
+    """(kind, hub id or folder, what for) of what a profile takes from outside. Files of the user's were checked as
+    settings."""
+    reviews = hub_id(TASKS[params.task.name])
+    wanted = [("datasets", reviews, "reviews, prompts")] if reviews else []
+    if params.bring.model:
+        wanted.append(("models", params.bring.model, "policy, reference, value, evaluator"))
+    if params.bring.reward and not params.reward_files:
+        wanted.append(("models", params.bring.reward, "reward"))
+    return wanted
+
+
+def look(params: Params, kind: str, name: str, use: str) -> Found:
+    """Where a model or data set is: `hub.find`'s places, the hub asked too; of a model its config.json is read."""
+    mirror = str(params.folder / Path(params.mirror).expanduser()) if params.mirror else ""
+    here = params.folder / name
+    try:
+        place = hub.find(kind, str(here) if here.is_dir() else name, mirror)
+    except hub.DataError as error:
+        return Found(kind, name, use, "", str(error).partition("\n")[2] or str(error))
+    try:
+        if not isinstance(place, Path):
+            _ask_the_hub(kind, name)
+        if kind == "models":
+            config_of(place)
+    except Exception as error:  # noqa: BLE001 (the hub, its network and the file formats raise what they like)
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        if isinstance(place, Path):
+            return Found(kind, name, use, "", f"{place}: {said}")
+        roots = [Path(root).expanduser() for root in (mirror, os.environ.get("RLNLP_MIRROR", "")) if root]
+        where = [f"{root / kind / name}: no such folder" for root in roots] or ["mirror, $RLNLP_MIRROR: not set"]
+        return Found(kind, name, use, "", "\n".join([*where, f"the hub: {said}"]))
+    return Found(kind, name, use, str(place) if isinstance(place, Path) else "the hub")
+
+
+def _ask_the_hub(kind: str, name: str) -> None:
+    """Returns if the hub has it, or had it and a run would find the copy; raises what the hub's client raises."""
+    from huggingface_hub import HfApi, try_to_load_from_cache
+
+    if kind == "models" and isinstance(try_to_load_from_cache(name, "config.json"), str):
+        return
+    getattr(HfApi(), {"models": "model_info", "datasets": "dataset_info"}[kind])(name, timeout=10)
+
+
+def config_of(place: Path | str):
+    """A model's config.json, from a folder or from the hub; no weights."""
+    from rlnlp import pretrained
+
+    return pretrained.read_config(place)

@@ -1,0 +1,90 @@
+"""A plan laid out for a reader (`workbook.stages.plan` makes it)."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+
+from workbook.stages.costs import DEVICES
+
+HEAD = ("episodes", "tokens sampled", "trained on", "in evaluation", "PFLOP", "peak GiB")
+
+
+def _numbers(row: dict) -> list[str]:
+    tokens = [f"{row[name]:,.0f}" for name in ("episodes", "sampled", "trained", "evaluated")]
+    return [*tokens, f"{row['flops'] / 1e15:,.2f}", f"{row['memory'] / 2**30:.1f}", f"{row['hours']:,.2f}"]
+
+
+def _columns(rows: Sequence[Sequence[str]], sides: str) -> list[str]:
+    """Aligned lines; sides: < or > for each column."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(sides))] if rows else []
+    return ["  " + "  ".join(f"{c:{side}{w}}" for c, side, w in zip(row, sides, widths)).rstrip() for row in rows]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table: the first column to the left, the others to the right."""
+    first, *others = _columns([head, *rows], "<" + ">" * (len(head) - 1))
+    return [first, "  " + "-" * (max(map(len, [first, *others])) - 2), *others]
+
+
+def text(plan: dict) -> str:
+    """The plan for a reader."""
+    seeds, missing, device = plan["seeds"], plan["missing"], plan["device"].partition(":")[0]
+    hours = "GPU-hours" if device == "cuda" else "CPU-hours"
+    ids = "; 1 id is missing" if missing == 1 else f"; {missing} ids are missing" if missing else ""
+    lengths = f"prompts of up to {plan['prompt_tokens']} tokens, responses of up to {plan['response_tokens']}"
+    lines = [
+        f"plan of profile {plan['profile']}: the settings are sound{ids}",
+        f"{plan['conditions']} conditions x {seeds} seeds = {plan['runs']} runs on {plan['device']}; {lengths}",
+        "",
+        "models and data sets",
+        *_sources(plan),
+        "",
+        "all ablations; a run that several show is counted in the first",
+    ]
+    rows = [(r["name"], "", "", *_numbers(r)) for r in plan["before"]]
+    rows += [(r["name"], str(len(r["conditions"])), str(r["runs"]), *_numbers(r)) for r in plan["reports"]]
+    rows.append(("all", str(plan["conditions"]), str(plan["runs"]), *_numbers(plan["total"])))
+    lines += table(("", "conditions", "runs", *HEAD, hours), rows)
+    for report in plan["reports"]:
+        lines += ["", *_report(report, seeds, hours)]
+    lines += ["", "how this is estimated", *[f"  {line}" for line in plan["formula"].splitlines()]]
+    lines += [
+        f"  {hours}: FLOPs at {plan['sustained'] / 1e12:g} TFLOP/s (default: {DEVICES[device].why}; --tflops), and",
+        f"  {1000 * plan['pass_seconds']:g} ms a forward pass, a backward one as two: small batches wait for Python "
+        "(--pass-ms).",
+    ]
+    if m := plan["measured"]:
+        lines.append(
+            f"  By earlier stages on this machine: about {m['minutes']:.0f} minutes with {m['jobs']} side by side "
+            f"({m['timed']} of {m['stages']} stages were timed, the others are guessed)."
+        )
+    return "\n".join(lines)
+
+
+def _sources(plan: dict) -> list[str]:
+    kinds = {"models": "model", "datasets": "data set"}
+    rows = [(kinds[f["kind"]], f["name"], f["use"], f["place"] or "MISSING; looked in") for f in plan["found"]]
+    lines = [] if rows else ["  nothing from outside: everything is made here"]
+    for found, aligned in zip(plan["found"], _columns(rows, "<<<<")):
+        lines += [aligned, *[f"      {line.strip()}" for line in found["looked"].splitlines()]]
+    for name in ("policy", "reward"):
+        if shape := plan[name]:
+            size = f"{shape['layers']} layers of {shape['width']}, {shape['vocabulary']:,} tokens"
+            lines.append(f"  {name}: {shape['parameters']:,} parameters, {size} ({shape['source']})")
+    return lines
+
+
+def _report(report: dict, seeds: int, hours: str) -> list[str]:
+    name, conditions = report["name"], report["conditions"]
+    own = [row for row in conditions if row["counted_in"] == name]
+    lines = [
+        f"{name}: {len(conditions)} conditions x {seeds} seeds; "
+        f"counted here: {len(own)} x {seeds} = {report['runs']} runs"
+    ]
+    if own:
+        lines += table(("condition", "seeds", *HEAD, hours), [(row["name"], str(seeds), *_numbers(row)) for row in own])
+    for other in dict.fromkeys(row["counted_in"] for row in conditions if row["counted_in"] != name):
+        shared = ", ".join(row["name"] for row in conditions if row["counted_in"] == other)
+        lines.append(textwrap.fill(f"counted in {other}: {shared}", 120, initial_indent="  ", subsequent_indent="    "))
+    return lines
