@@ -284,18 +284,22 @@ def test_a_widget_with_outputs_does_not_stop_the_run(tmp_path):
     assert done.returncode == 0 and "and on" in done.stdout, done.stderr[-2000:]
 
 
-def test_killing_the_runner_ends_the_kernel(tmp_path):
+def test_killing_the_runner_ends_the_kernel_and_leaves_nothing_in_tmp(tmp_path):
     beat = "import os, pathlib, threading\npathlib.Path('beat').write_text(str(os.getpid()))\nthreading.Event().wait()"
     write(tmp_path / "a.ipynb", "draw = 0", CHECK, beat)
+    (tmp_path / "tmp").mkdir()
     runner = subprocess.Popen(
-        [sys.executable, "-m", "workbook.stages.nb", "run", "a.ipynb", "o.ipynb", "-p", "draw", "1"], cwd=tmp_path
+        [sys.executable, "-m", "workbook.stages.nb", "run", "a.ipynb", "o.ipynb", "-p", "draw", "1"],
+        cwd=tmp_path,
+        env=os.environ | {"TMPDIR": str(tmp_path / "tmp")},
     )
     try:
         kernel = int(text_of(tmp_path / "beat"))
-        assert kernel != runner.pid and Path(f"/proc/{kernel}").exists()
+        assert kernel != runner.pid and alive(kernel) and list((tmp_path / "tmp").iterdir())
         os.kill(runner.pid, signal.SIGKILL)
         runner.wait()
         until(lambda: not alive(kernel), "the end of the kernel")
+        until(lambda: not list((tmp_path / "tmp").iterdir()), lambda: f"the end of {[*(tmp_path / 'tmp').rglob('*')]}")
         # a later run in this folder must not meet its sockets
         assert sorted(p.name for p in tmp_path.iterdir() if "ipc" in p.name) == []
     finally:

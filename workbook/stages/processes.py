@@ -7,7 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "MKL", "OPENBLAS", "NUMEXPR")}
@@ -56,6 +59,28 @@ def start(command: list[str], folder: Path, log: Path, variables: dict[str, str]
             start_new_session=True,
             preexec_fn=die_with_parent,  # noqa: PLW1509 (one system call)
         )
+
+
+@contextmanager
+def passing_tempdir(prefix: str) -> Iterator[None]:
+    """Temporary files of this process lie in a folder that is gone after the block, also if we are killed inside it.
+
+    A shell, of a session of its own, waits for the end of a pipe that ends with us, and removes the folder.
+    """
+    before, folder = tempfile.tempdir, tempfile.mkdtemp(prefix=prefix)
+    guard = subprocess.Popen(
+        ["/bin/sh", "-c", 'read -r _; rm -rf -- "$0"', folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    tempfile.tempdir = folder
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+        guard.communicate()
 
 
 def stop(processes: list[subprocess.Popen]) -> None:
