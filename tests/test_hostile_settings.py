@@ -96,6 +96,12 @@ def test_nothing_at_any_place_brings_a_traceback(part):
                 assert said, (keys, value)
 
 
+@pytest.mark.parametrize("section", ["sizes", "runs", "continued", "reports", "worlds", "algorithms"])
+def test_what_stands_under_a_name_of_the_users_is_a_section(section):
+    for value in ("x", [1], 3, None):
+        assert answer({**RAW, section: {"numbers": value}, "size": "numbers" * (section == "sizes")}), value
+
+
 @pytest.mark.parametrize("part", range(4))
 def test_what_is_left_out_is_named_or_not_needed(part):
     """Also by DVC, which reads some names itself."""
@@ -123,6 +129,7 @@ def test_names_that_could_leave_their_folder_or_a_command_are_refused(name):
     entry = RAW["runs"]["ppo_kl_0"]
     assert answer(changed(("runs", name), entry))
     assert answer(changed(("profile",), name))
+    assert answer(changed(("device",), name))
     assert "profile" in answer(changed(("profile",), "$(touch x)mini"))
 
 
