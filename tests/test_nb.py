@@ -26,7 +26,7 @@ from workbook.stages.nb import (
 )
 from workbook.stages.page import NO_ALT, to_html
 
-from .waiting import alive, text_of, until
+from .waiting import DEADLINE_S, alive, text_of, until
 
 ROOT = Path(__file__).resolve().parents[1]
 OWN = "draw = 0\nrate: float = 0.1  # per step\nname = 'x'\nflag = True\nother = None"
@@ -167,7 +167,11 @@ def test_saving_a_notebook_does_not_change_its_stripped_copy(tmp_path):
 
 def nb(*words: str, cwd: Path) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-m", "workbook.stages.nb", *words], cwd=cwd, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "workbook.stages.nb", *words],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
     )
 
 
