@@ -311,7 +311,6 @@ BREAKS = {
     "a room without a place": ("workbook/attic/old.py", "from workbook.store import files\n", "upward"),
     "a stages' tool elsewhere": ("workbook/runs/run.py", "def f():\n    import papermill as pm\n", "library"),
     "pictures in the core": ("rlnlp/show.py", "from matplotlib import pyplot\n", "library"),
-    "a package more in the core": ("rlnlp/show.py", "import pandas\n", "library"),
     "a private name imported": ("workbook/runs/run.py", "from workbook.store.files import _part\n", "private"),
     "a private name of a module": (
         "workbook/runs/run.py",

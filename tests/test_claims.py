@@ -668,20 +668,21 @@ def curve(heights, kls) -> list[dict]:
     return [{"score": h + 0.001 * NOISE, "kl_deployed": k + 0.001 * abs(NOISE)} for h, k in zip(heights, kls)]
 
 
+KLS = np.array([0.1, 0.2, 0.4, 0.8])
+
+
+def of_curves(kind: str, **more) -> dict:
+    """A test of NLPO's curve over four betas against PPO's."""
+    betas = ("large", "default", "small", "0")
+    arms = {arm: [f"{algorithm}_kl_{b}" for b in betas] for arm, algorithm in (("first", "nlpo"), ("second", "ppo"))}
+    stated = {"metric": "score", "direction": "greater", "effect": 0.1, "at_least": 4}
+    return {"name": kind, "kind": kind, **stated, **arms, **more}
+
+
 @pytest.mark.parametrize("kind", ["matched", "frontier"])
 def test_curves_are_compared_where_their_kl_is_equal(kind):
     """NLPO scores higher at every beta only because it spends more KL: no difference at equal KL, then one of 0.1."""
-    kls, betas = np.array([0.1, 0.2, 0.4, 0.8]), ("large", "default", "small", "0")
-    test = {
-        "name": kind,
-        "kind": kind,
-        "metric": "score",
-        "direction": "greater",
-        "effect": 0.1,
-        "at_least": 4,
-        "first": [f"nlpo_kl_{b}" for b in betas],
-        "second": [f"ppo_kl_{b}" for b in betas],
-    }
+    kls, test = KLS, of_curves(kind)
     values = dict(zip(test["second"], curve(kls, kls))) | {"zero_shot": {"score": 0.3, "kl_deployed": 0.0}}
     equal = values | dict(zip(test["first"], curve(kls * 1.5, kls * 1.5)))
     better = values | dict(zip(test["first"], curve(kls * 1.5 + 0.1, kls * 1.5)))
@@ -914,18 +915,7 @@ def test_counted_tokens_are_compared_as_a_ratio_here_and_as_published():
 
 def test_a_curve_of_fewer_than_four_betas_is_refused():
     with pytest.raises(ClaimError, match="takes 4 conditions"):
-        _checked(
-            {
-                "name": "m",
-                "kind": "matched",
-                "metric": "score",
-                "direction": "greater",
-                "effect": 0.1,
-                "at_least": 3,
-                "first": ["nlpo_kl_0"] * 4,
-                "second": ["ppo_kl_0"] * 4,
-            }
-        )
+        _checked(of_curves("matched", at_least=3))
 
 
 def test_spread_over_seeds_takes_out_what_draws_differ_by():
@@ -1025,18 +1015,7 @@ def test_a_peak_names_no_number_of_seeds():
 def test_curves_of_the_deployed_policy_take_its_own_kl(kind):
     """As deployed, NLPO spends half as much KL again and scores 0.2 more than at equal KL; bare, it does the same as
     PPO."""
-    kls, betas = np.array([0.1, 0.2, 0.4, 0.8]), ("large", "default", "small", "0")
-    test = {
-        "name": kind,
-        "kind": kind,
-        "metric": "score",
-        "direction": "greater",
-        "effect": 0.1,
-        "at_least": 4,
-        "decoding": "own",
-        "first": [f"nlpo_kl_{b}" for b in betas],
-        "second": [f"ppo_kl_{b}" for b in betas],
-    }
+    kls, test = KLS, of_curves(kind, decoding="own")
     values = {"zero_shot": {"score": {"plain": 0.3}, "kl_deployed": {"plain": 0.0}}}
     for name, plain, own in zip(test["second"], curve(kls, kls), curve(kls, kls)):
         values[name] = {m: {"plain": plain[m], "own": own[m]} for m in plain}
@@ -1623,4 +1602,5 @@ def test_nothing_to_combine_is_an_error(tmp_path, capsys):
 
 def test_components_are_plain_numbers():
     (component,) = judge.judge(claim(contrast()), results(arms(0.3))).components
-    json.dumps(dataclasses.asdict(component), allow_nan=False)
+    written = json.loads(json.dumps(dataclasses.asdict(component), allow_nan=False))
+    assert (written["effect"], written["word"]) == (component.effect, HOLDS)

@@ -17,7 +17,7 @@ import pytest
 from workbook.stages import forkserver
 from workbook.stages.processes import environment
 
-from .waiting import alive, text_of, until
+from .waiting import DEADLINE_S, alive, text_of, until
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only"),
@@ -77,7 +77,7 @@ def begin(folder: Path, variables: dict[str, str]) -> subprocess.Popen:
 def executed(folder: Path, variables: dict[str, str]) -> tuple[str, int]:
     """The executed notebook's text, and the process id of what its kernel was started by."""
     process = begin(folder, variables)
-    said = process.communicate(timeout=120)[0]
+    said = process.communicate(timeout=DEADLINE_S)[0]
     assert process.returncode == 0, said
     return (folder / "out.ipynb").read_text(), int((folder / "pids").read_text().split()[1])
 
@@ -136,7 +136,7 @@ def test_a_server_that_ends_is_no_loss(tmp_path):
 
         until(asks, "a kernel that asks")
         os.kill(pid, signal.SIGKILL)
-        said = process.communicate(timeout=60)[0]
+        said = process.communicate(timeout=DEADLINE_S)[0]
     assert process.returncode == 0 and "starting an ordinary one" in said, said
     assert '"2"' in (tmp_path / "out.ipynb").read_text()
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from ruamel.yaml import YAML
 
 from rlnlp.settings import ConfigError
 from workbook.runs import checks, conditions, reading
@@ -41,6 +42,12 @@ def is_number(value) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+STAGES = {
+    name: stage.get("do", stage)
+    for name, stage in YAML(typ="safe", pure=True)
+    .load((ROOT / "dvc.yaml").read_text(encoding="utf-8"))["stages"]
+    .items()
+}
 PLACES = list(leaves(RAW))
 NUMBERS = [keys for keys in PLACES if is_number(at(RAW, keys))]
 NONSENSE = (-1, -1e300, 1e300, 10**12, 10**400, float("inf"), float("nan"), "much", True, None, [], [1], {}, {"a": 1})
@@ -89,6 +96,12 @@ def test_nothing_at_any_place_brings_a_traceback(part):
                 assert said, (keys, value)
 
 
+@pytest.mark.parametrize("section", ["sizes", "runs", "continued", "reports", "worlds", "algorithms"])
+def test_what_stands_under_a_name_of_the_users_is_a_section(section):
+    for value in ("x", [1], 3, None):
+        assert answer({**RAW, section: {"numbers": value}, "size": "numbers" * (section == "sizes")}), value
+
+
 @pytest.mark.parametrize("part", range(4))
 def test_what_is_left_out_is_named_or_not_needed(part):
     """Also by DVC, which reads some names itself."""
@@ -101,11 +114,22 @@ def test_what_is_left_out_is_named_or_not_needed(part):
         assert said or keys not in {name[: len(keys)] for name in needed if name[0] in RAW}, keys
 
 
+@pytest.mark.parametrize(
+    "name", sorted({n.split(".")[0] for s in STAGES.values() for n in s.get("params", ()) if isinstance(n, str)})
+)
+def test_what_dvc_tracks_is_in_the_file(name, tmp_path, capsys):
+    """A name that is left out and has a default would end the pipeline later, in a message of DVC's."""
+    path = tmp_path / "params.yaml"
+    path.write_text(json.dumps({key: value for key, value in RAW.items() if key != name}))
+    assert conditions.main([str(path), str(tmp_path / "build")]) == 1 and name in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["", "..", "a/b", "a b", "a.b", "$(x)", "a;b", "a\n", "-a", "é", "a" * 81, "'", "`x`"])
 def test_names_that_could_leave_their_folder_or_a_command_are_refused(name):
     entry = RAW["runs"]["ppo_kl_0"]
     assert answer(changed(("runs", name), entry))
     assert answer(changed(("profile",), name))
+    assert answer(changed(("device",), name))
     assert "profile" in answer(changed(("profile",), "$(touch x)mini"))
 
 
@@ -147,6 +171,8 @@ TEXTS = {  # text: what the message says
     "a: !!binary '###'": "",
     "a: !!int x": "",
     "a: !!float x": "",
+    "a: !!bool x": "",
+    "? !!seq [[a, b]]\n: 1": "",
     "a: !!set {b, c}": "",
     "a: !!omap [b: 1]": "",
     "!!str": "",
@@ -171,6 +197,14 @@ def test_no_text_is_answered_with_a_traceback(text, tmp_path):
     with pytest.raises(ConfigError) as caught:
         checks.load(path)
     assert str(caught.value).startswith(f"{path}:") and TEXTS[text] in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["a: !!int ''", "? !!float _\n: 1"])
+def test_an_empty_number_is_said_by_check(text, tmp_path, capsys):
+    path = tmp_path / "params.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert conditions.main([str(path), str(tmp_path / "build")]) == 1
+    assert capsys.readouterr().err.startswith(f"{path}: not valid YAML")
 
 
 def test_the_algorithm_may_not_be_a_list():
@@ -250,6 +284,6 @@ def test_a_folder_that_is_not_there_is_named(name, value):
 
 
 def test_everything_from_the_settings_is_quoted_in_the_pipelines_commands():
-    text = (ROOT / "dvc.yaml").read_text(encoding="utf-8")
-    for line in re.findall(r"(?:cmd: exec|^ +exec|^ +--html).*", text, re.M):
-        assert "${" not in re.sub(r"'[^']*'", "", line), line
+    commands = [stage["cmd"] for stage in STAGES.values()]
+    assert [c for c in commands if "${" in c]
+    assert not [c for c in commands if "${" in re.sub(r"'[^']*'", "", c)]

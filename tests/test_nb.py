@@ -26,7 +26,7 @@ from workbook.stages.nb import (
 )
 from workbook.stages.page import NO_ALT, to_html
 
-from .waiting import alive, text_of, until
+from .waiting import DEADLINE_S, alive, text_of, until
 
 ROOT = Path(__file__).resolve().parents[1]
 OWN = "draw = 0\nrate: float = 0.1  # per step\nname = 'x'\nflag = True\nother = None"
@@ -167,7 +167,11 @@ def test_saving_a_notebook_does_not_change_its_stripped_copy(tmp_path):
 
 def nb(*words: str, cwd: Path) -> subprocess.CompletedProcess:
     return subprocess.run(
-        [sys.executable, "-m", "workbook.stages.nb", *words], cwd=cwd, capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "workbook.stages.nb", *words],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
     )
 
 
@@ -284,18 +288,22 @@ def test_a_widget_with_outputs_does_not_stop_the_run(tmp_path):
     assert done.returncode == 0 and "and on" in done.stdout, done.stderr[-2000:]
 
 
-def test_killing_the_runner_ends_the_kernel(tmp_path):
+def test_killing_the_runner_ends_the_kernel_and_leaves_nothing_in_tmp(tmp_path):
     beat = "import os, pathlib, threading\npathlib.Path('beat').write_text(str(os.getpid()))\nthreading.Event().wait()"
     write(tmp_path / "a.ipynb", "draw = 0", CHECK, beat)
+    (tmp_path / "tmp").mkdir()
     runner = subprocess.Popen(
-        [sys.executable, "-m", "workbook.stages.nb", "run", "a.ipynb", "o.ipynb", "-p", "draw", "1"], cwd=tmp_path
+        [sys.executable, "-m", "workbook.stages.nb", "run", "a.ipynb", "o.ipynb", "-p", "draw", "1"],
+        cwd=tmp_path,
+        env=os.environ | {"TMPDIR": str(tmp_path / "tmp")},
     )
     try:
         kernel = int(text_of(tmp_path / "beat"))
-        assert kernel != runner.pid and Path(f"/proc/{kernel}").exists()
+        assert kernel != runner.pid and alive(kernel) and list((tmp_path / "tmp").iterdir())
         os.kill(runner.pid, signal.SIGKILL)
         runner.wait()
         until(lambda: not alive(kernel), "the end of the kernel")
+        until(lambda: not list((tmp_path / "tmp").iterdir()), lambda: f"the end of {[*(tmp_path / 'tmp').rglob('*')]}")
         # a later run in this folder must not meet its sockets
         assert sorted(p.name for p in tmp_path.iterdir() if "ipc" in p.name) == []
     finally:

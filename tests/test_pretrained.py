@@ -88,6 +88,14 @@ def test_a_tokenizer_larger_than_the_model_is_an_error_with_both_sizes(loader):
         load(folder)
 
 
+def test_a_head_of_its_own_that_is_smaller_is_an_error():
+    model = gpt2()
+    model.lm_head = torch.nn.Linear(32, 40, bias=False)
+    pretrained.check_tokens(model, tokenizer_of(40), "here")
+    with pytest.raises(ValueError, match="here: the tokenizer has 41 tokens and the head of the model only 40"):
+        pretrained.check_tokens(model, tokenizer_of(41), "here")
+
+
 def test_broken_weights_are_named_by_their_file(loader):
     folder, load, error = loader
     file = folder / "model.safetensors"

@@ -33,7 +33,7 @@ from workbook.stages.scheduler import Scheduler
 from workbook.store.files import atomic_json
 from workbook.store.locks import LockError, writer_lock
 
-from .waiting import alive, text_of, until
+from .waiting import DEADLINE_S, alive, text_of, until
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -357,7 +357,7 @@ def test_ending_it_ends_what_it_started(toy, sign):
     try:
         pids = [int(text_of(toy / f"{key}.pid")) for key in "ab"]
         outer.send_signal(sign)
-        error = outer.communicate(timeout=120)[1].decode()
+        error = outer.communicate(timeout=DEADLINE_S)[1].decode()
         assert sign == signal.SIGKILL or "the same command continues" in error
         until(lambda: not any(map(alive, pids)), "the end of what it started")
     finally:

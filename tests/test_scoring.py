@@ -68,6 +68,19 @@ def test_what_a_reward_function_changes_of_the_process_does_not_reach_the_policy
         torch.set_num_threads(threads)
 
 
+@pytest.mark.parametrize("enabled", [True, False])
+def test_gradients_are_on_or_off_as_before(enabled):
+    """Learners score where they take none, and would not notice."""
+
+    def turns(prompts, responses, references, meta):
+        torch.set_grad_enabled(not enabled)
+        return [0.0] * len(responses)
+
+    with torch.set_grad_enabled(enabled):
+        evaluate_reward(turns, PROMPTS, TEXTS)
+        assert torch.is_grad_enabled() == enabled
+
+
 def test_a_reward_functions_own_random_numbers_go_on():
     def noise(prompts, responses, references, meta):
         return torch.rand(len(responses))

@@ -18,6 +18,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from ruamel.yaml import YAML
 
+from .waiting import DEADLINE_S
+
 ROOT = Path(__file__).resolve().parent.parent
 PROFILES = [ROOT, *sorted(p.parent for p in ROOT.glob("profiles/*/params.yaml"))]
 NAMES = [p.name if p != ROOT else "mini" for p in PROFILES]
@@ -162,7 +164,7 @@ def test_no_registry_is_named(name):
 
 
 def make(*words: str) -> str:
-    done = subprocess.run(["make", *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(["make", *words], cwd=ROOT, capture_output=True, text=True, check=False, timeout=DEADLINE_S)
     return done.stdout + done.stderr
 
 
@@ -199,7 +201,9 @@ def bare(tmp_path):
     def env(**variables) -> tuple[int, str]:
         path = f"{tools}{os.pathsep}/usr/bin{os.pathsep}/bin"
         variables = {"PATH": path, "COUNT": str(tmp_path / "count"), "HOME": str(tmp_path), **variables}
-        done = subprocess.run(["make", "env"], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(
+            ["make", "env"], cwd=tmp_path, env=variables, capture_output=True, text=True, timeout=DEADLINE_S
+        )
         count = (tmp_path / "count").read_text().count("x") if (tmp_path / "count").exists() else 0
         return count, done.stdout + done.stderr
 
@@ -326,7 +330,7 @@ def test_every_profile_runs_this_pipeline_and_has_what_it_tracks(folder):
 
 def dvc(*words: str, cwd: Path = ROOT) -> str:
     command = [sys.executable, "-m", "dvc", *words]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=True).stdout
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=DEADLINE_S, check=True).stdout
 
 
 def test_dvc_reads_the_pipeline_of_every_profile():

@@ -16,7 +16,7 @@ import torch
 from workbook.store import files, fingerprint, identity, locks, states, tables
 from workbook.store.once import once
 
-from .waiting import alive, until
+from .waiting import DEADLINE_S, alive, until
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -391,20 +391,20 @@ def test_waiting_writer_gets_its_turn(tmp_path, capsys):
     with ThreadPoolExecutor() as pool:
         freed = pool.submit(lambda: until(waiting) and holder.stdin.close())
         with locks.writer_lock(tmp_path, wait_s=240):
-            assert holder.wait(60) == 0
+            assert holder.wait(DEADLINE_S) == 0
         freed.result()
     holder.stdout.close(), holder.stderr.close()
 
 
 def test_lock_is_not_inherited(tmp_path):
     with locks.writer_lock(tmp_path):
-        child = subprocess.Popen(["sleep", "30"])
+        child = subprocess.Popen(["cat"], stdin=subprocess.PIPE)  # until it is told to end
     try:
         with locks.writer_lock(tmp_path, wait_s=0):
-            pass
+            assert child.poll() is None
     finally:
         child.kill()
-        child.wait()
+        child.communicate()
 
 
 # A stand-in for dvc -> shell -> this package's process -> kernel: the middle ones do nothing special.
@@ -459,7 +459,7 @@ def test_a_closed_terminal_does_not_kill_a_run(tmp_path):
     launcher, inner = start(launch), None
     terminal = int(launcher.stdout.readline())
     try:
-        launcher.wait(20)
+        launcher.wait(DEADLINE_S)
         _, inner, watched = launcher.stdout.readline().split(maxsplit=2)
         inner = int(inner)
         assert psutil.Process(terminal).ppid() != launcher.pid and str(terminal) not in watched

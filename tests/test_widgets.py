@@ -29,7 +29,7 @@ from workbook.store import tables
 
 from . import tiny
 from .made_up import write_run
-from .waiting import until
+from .waiting import DEADLINE_S, until
 
 ROOT = Path(__file__).resolve().parent.parent
 SETTINGS = {"updates": 4, "episodes_per_update": 8, "max_new_tokens": 8, "kl_coef": 0.1, "learning_rate": 1e-3}
@@ -332,7 +332,7 @@ def test_unattended_it_runs_to_the_end(policy, tokenizer, prompts):
 def test_in_the_background_the_numbers_are_the_same(policy, tokenizer, prompts):
     expected = list(ppo.train(*training(policy, tokenizer, prompts)[:4]))
     view = live.run(ppo.train, *training(policy, tokenizer, prompts), background=True)
-    assert view.wait(120) == expected and "finished" in view.controls.status.value
+    assert view.wait(DEADLINE_S) == expected and "finished" in view.controls.status.value
     view.controls.metric.value = "policy/clip_fraction"
     assert "policy/clip_fraction" in alts(view.controls.curves.value)[0]
 
@@ -343,7 +343,7 @@ def test_a_stopped_run_goes_on_as_if_nothing_had_been(policy, tokenizer, prompts
     view = live.run(ppo.train, *given, background=True)
     until(lambda: view.rows)
     view.controls.stop.click()
-    done = view.wait(120)
+    done = view.wait(DEADLINE_S)
     assert done == expected[: len(done)] and given[0].update == len(done) < 12
     later = live.run(ppo.train, *given)
     assert done + later.rows == expected
@@ -399,7 +399,7 @@ def test_pause_resume_and_stop():
     until(lambda: "paused after update" in at.status.value)
     done = len(view.rows)
     at.stop.click()  # in a pause, at once
-    assert [row["update"] for row in view.wait(60)] == list(range(1, done + 1)) and not view.alive
+    assert [row["update"] for row in view.wait(DEADLINE_S)] == list(range(1, done + 1)) and not view.alive
     assert learner.closed and state["update"] == done and f"stopped after update {done}" in at.status.value
     assert at.pause.disabled and at.resume.disabled and at.stop.disabled
 
@@ -412,7 +412,7 @@ def test_an_error_is_shown_and_raised_by_wait():
     learner.fails = True
     learner.may.release()
     with pytest.raises(common.Diverged, match="update 3: the loss is nan"):
-        view.wait(60)
+        view.wait(DEADLINE_S)
     with pytest.raises(common.Diverged, match="update 3: the loss is nan"):
         asyncio.run(awaited(view))
     shown = view.controls.status.value
@@ -468,7 +468,7 @@ def test_every_learner_can_be_watched(name, policy, prompts, tokenizer):
     extra = {"tokenizer": tokenizer} if name == "supervised" else {}
     state = learner.init(copy.deepcopy(policy), config, seed=0, **extra)
     view = live.run(learner.train, state, prompts, score, config, tokenizer, background=True)
-    rows = view.wait(240)
+    rows = view.wait(DEADLINE_S)
     page = view._repr_mimebundle_()["text/html"]
     assert not view.controls.trouble.value
     if name == "best_of_n":
@@ -500,7 +500,7 @@ def test_what_cannot_be_drawn_does_not_end_training(monkeypatch):
     learner.fails = True
     learner.may.release()
     with pytest.raises(common.Diverged):
-        view.wait(60)
+        view.wait(DEADLINE_S)
 
 
 def test_a_metric_that_is_no_number_is_not_offered():
@@ -516,12 +516,12 @@ def test_nothing_that_a_click_says_stands_after_the_last_line(monkeypatch):
 
     def draw(self):
         drawing.set()
-        may.wait(60)
+        may.wait(DEADLINE_S)
         slow(self)
 
     monkeypatch.setattr(live.Live, "_draw", draw)
     view = live.run(lambda *_: (row for row in ()), {}, None, score, None, None, background=True)
-    assert drawing.wait(60)
+    assert drawing.wait(DEADLINE_S)
     view.stop(), view.pause()
     may.set()
     view.join(60)

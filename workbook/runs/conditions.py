@@ -328,10 +328,15 @@ def main(arguments: list[str]) -> int:
         return 2
     try:
         params = load(arguments[0])
+        if "claims" not in params.model_fields_set:  # they have a default, but DVC looks for them in the file
+            raise ConfigError(f"{params.path}: claims: expected a list, found nothing; add `claims: []`")
         brought.tried(params.folder, params.bring)
         found = files(params)
     except ConfigError as error:
         print(error, file=sys.stderr)
+        return 1
+    except IndexError:  # the YAML reader's, of an empty text that is tagged as a number
+        print(f"{arguments[0]}: not valid YAML: expected a number after !!int and !!float", file=sys.stderr)
         return 1
     out = Path(arguments[1])
     for name in ("settings", "conditions", "origins"):  # of a condition that is gone, no file stays

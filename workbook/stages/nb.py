@@ -277,7 +277,10 @@ def main(argv: list[str] | None = None) -> int:
             command.add_argument("--html", default="", help="also write this page")
     args = parser.parse_args(argv)
     if args.command == "run":
-        return run(args.source, args.target, dict(args.given), args.html)
+        from workbook.stages.processes import passing_tempdir
+
+        with passing_tempdir("nb-"):
+            return run(args.source, args.target, dict(args.given), args.html)
     try:
         strip(args.source, args.target)
     except (OSError, ValueError) as error:

@@ -7,6 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
@@ -57,6 +60,28 @@ def start(command: list[str], folder: Path, log: Path, variables: dict[str, str]
             start_new_session=True,
             preexec_fn=signal_at_parents_end,  # noqa: PLW1509 (one system call)
         )
+
+
+@contextmanager
+def passing_tempdir(prefix: str) -> Iterator[None]:
+    """Temporary files of this process lie in a folder that is gone after the block, also if we are killed inside it.
+
+    A shell, of a session of its own, waits for the end of a pipe that ends with us, and removes the folder.
+    """
+    before, folder = tempfile.tempdir, tempfile.mkdtemp(prefix=prefix)
+    guard = subprocess.Popen(
+        ["/bin/sh", "-c", 'read -r _; rm -rf -- "$0"', folder],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    tempfile.tempdir = folder
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+        guard.communicate()
 
 
 def stop(processes: list[psutil.Popen]) -> None:
