@@ -6,9 +6,8 @@ check(claims, profiles("."))             # every condition that a test names is 
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,6 +15,7 @@ import pydantic
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from rlnlp.settings import nearest
 from workbook.ledger.claim import DECODINGS, METRICS, PARTIAL, SHAPE, YARDSTICK, Claim, ClaimError, Kind, Source, Test
 from workbook.ledger.published import YARDSTICKS, published
 from workbook.results.measure import OWN_UNIT
@@ -94,11 +94,6 @@ def shared_yardstick(test: Test, worlds: Mapping[str, str]) -> str:
 def world_of(entry: Mapping[str, Any] | None) -> str:
     """The world of a run, by its entry in params.yaml."""
     return (entry or {}).get("world") or ""
-
-
-def nearest(name: str, names: Collection[str]) -> str:
-    near = difflib.get_close_matches(str(name), sorted(map(str, names)), 1, 0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 # parts ---------------------------------------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from workbook.ledger.checks import nearest, shared_yardstick, world_of
+from rlnlp.settings import nearest
+from workbook.ledger.checks import shared_yardstick, world_of
 from workbook.ledger.claim import Claim, ClaimError, conditions_of
 from workbook.ledger.contrast import NOT_MEASURED, NOTHING, Component, in_words, measure, present, seeds_needed
 from workbook.ledger.ruling import (

@@ -335,9 +335,6 @@ def main(arguments: list[str]) -> int:
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 1
-    except IndexError:  # the YAML reader's, of an empty text that is tagged as a number
-        print(f"{arguments[0]}: not valid YAML: expected a number after !!int and !!float", file=sys.stderr)
-        return 1
     out = Path(arguments[1])
     for name in ("settings", "conditions", "origins"):  # of a condition that is gone, no file stays
         for path in (out / name).glob("*.json"):

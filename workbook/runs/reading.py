@@ -36,7 +36,7 @@ def read(path: Path) -> tuple[dict, dict[tuple, int]]:
         raise ConfigError(f"{path}:{where} not valid YAML: {said}") from None
     except Misfit as error:
         raise ConfigError(f"{path}: {error}") from None
-    except (ValueError, TypeError, OverflowError, RecursionError, AttributeError, KeyError) as error:
+    except (ValueError, TypeError, OverflowError, RecursionError, AttributeError, LookupError) as error:
         said = str(error).splitlines()[0][:100] if str(error) else type(error).__name__
         raise ConfigError(f"{path}: not valid YAML: {said}") from None  # a date that does not exist, a list as a name
     if not isinstance(raw, dict):
