@@ -12,6 +12,7 @@ import pytest
 import workbook.runs.checks
 from tests import second_results
 from workbook.figures import dots, frontier, lines
+from workbook.figures.parts import svg
 from workbook.reports import pages
 from workbook.results import design
 from workbook.results import results as tables
@@ -124,7 +125,8 @@ def test_committed_tables_make_every_page_of_mini(mini, capsys):
     few._path = mini.path
     made = reports.make(few)
     assert [p.parent.name for p in made] == ["kl", "gamma"] and all(p.is_file() for p in made)
-    assert (mini.reports_folder / "claims/claims.json").is_file()
+    for name in ("mini/claims/claims.json", "mini/claims/forest.svg", "claims.md", "forest.svg"):
+        assert (mini.reports_folder.parent / name).is_file(), name
 
 
 def test_runs_are_told_apart_by_their_settings(mini):
@@ -157,6 +159,12 @@ def test_a_figure_draws_the_means_and_their_intervals(mini):
     bars = sorted(tuple(segment[:, 1]) for c in axis.collections for segment in getattr(c, "get_segments", list)())
     wanted = [design.estimate(results.values(c, "score"), "score") for c in series[0].conditions]
     assert bars == [pytest.approx((w.low, w.high)) for w in sorted(wanted, key=lambda w: w.low)]
+
+
+def test_a_figure_saved_again_is_the_same(mini):
+    """The notebook shows what was written to the page's folder before: one file, and `make reports` makes it again."""
+    for shown in pages.load(mini, "kl").figures[:2]:
+        assert svg(shown.figure, shown.name) == svg(shown.figure, shown.name)
 
 
 def test_scores_of_two_worlds_share_no_axis(mini):

@@ -209,6 +209,7 @@ def svg(figure: Figure, name: str, alt: str = "") -> str:
     with styled():
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+        figure.set_layout_engine("none")  # a second pass would move things a little: saved again, it is the same
     words = f'<title id="title">{html.escape(name)}</title>\n <desc id="desc">{html.escape(alt)}</desc>\n'
     text = re.sub(
         r"(<svg\b)([^>]*>)",

@@ -12,16 +12,21 @@ from pathlib import Path
 
 import workbook.runs.checks
 from rlnlp.settings import ConfigError
-from workbook.ledger import checks, judge
+from workbook.figures.parts import save
+from workbook.ledger import checks, forest, judge
 from workbook.ledger import page as ledger_page
 from workbook.ledger.claim import ClaimError
 from workbook.reports import pages
 from workbook.results import results as tables
 from workbook.results.results import ReportError
+from workbook.stages.reproduce import side_by_side
 
 
 def make(params) -> list[Path]:
-    """Write the pages that the profile names, and its ledger; the pages. Raises: ReportError where no table is."""
+    """Write the pages that the profile names, its ledger and that of all profiles; the pages.
+
+    Raises: ReportError where no table is, ClaimError where a ledger is none.
+    """
     made = []
     for name in params.reports:
         folder = params.reports_folder / name
@@ -30,9 +35,13 @@ def make(params) -> list[Path]:
         print(f"report: {os.path.relpath(made[-1])}", flush=True)
     known = checks.load(params.folder / params.root / "claims.yaml")
     results = tables.load(params, judge.runs_of(known, params))
-    rows = judge.ledger(known, results, params.claims)
-    ledger_page.write(rows, params.reports_folder / "claims")
-    print(f"ledger: {os.path.relpath(params.reports_folder / 'claims' / 'claims.md')}", flush=True)
+    rows, folder = judge.ledger(known, results, params.claims), params.reports_folder / "claims"
+    ledger_page.write(rows, folder)
+    if forest.contrasts(ours := {params.profile: rows}):
+        save(forest.forest(ours), folder, "forest")
+    print(f"ledger: {os.path.relpath(folder / 'claims.md')}", flush=True)
+    if wrong := side_by_side(params.folder, {"root": params.root, "profile": params.profile}):
+        raise ClaimError(wrong)
     return made
 
 
