@@ -3,6 +3,7 @@ matter."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -169,9 +170,19 @@ def test_an_interrupt_reaches_the_cell(tmp_path, server, monkeypatch):
     from workbook.stages.engine import ForkedKernelManager
 
     monkeypatch.setenv(*next(iter(server.items())))
-    made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("import threading; threading.Event().wait()")])
+    waits = f"open({str(tmp_path / 'begun')!r}, 'w').write('x'); import threading; threading.Event().wait()"
+    client = NotebookClient(
+        nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(waits)]), kernel_manager_class=ForkedKernelManager
+    )
+
+    async def interrupted() -> None:
+        run = asyncio.create_task(client.async_execute())
+        await asyncio.to_thread(text_of, tmp_path / "begun")
+        await client.km.interrupt_kernel()
+        await asyncio.wait_for(run, DEADLINE_S)
+
     with pytest.raises(CellExecutionError, match="KeyboardInterrupt"):
-        NotebookClient(made, timeout=2, interrupt_on_timeout=True, kernel_manager_class=ForkedKernelManager).execute()
+        asyncio.run(interrupted())
 
 
 def test_without_a_server_kernels_start_the_ordinary_way(tmp_path):
