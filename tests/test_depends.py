@@ -18,6 +18,8 @@ from workbook.stages import depends
 from workbook.store.files import atomic_json
 from workbook.store.identity import Code
 
+pytestmark = pytest.mark.xdist_group("depends")  # what it sets up takes seconds: once, not once a worker
+
 VALUES = depends.read(ROOT / "params.yaml")
 PIPELINE = depends.read(ROOT / "dvc.yaml")["stages"]
 LOSSES = Path(losses.__file__).relative_to(ROOT)

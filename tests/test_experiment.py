@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -24,10 +22,10 @@ from workbook.runs.facts import training_facts
 from workbook.runs.params import Params
 from workbook.runs.settings import Run
 from workbook.stages import depends
-from workbook.store import files, identity, tables
+from workbook.store import files, identity, locks, tables
 from workbook.texts import data
 
-from .waiting import until
+from .waiting import DEADLINE_S, until
 
 REPOSITORY = Path(__file__).parent.parent
 SMALL = {
@@ -286,40 +284,59 @@ def test_a_new_seed_trains_only_itself(world, trainings):
     assert (out / "per_seed.csv").read_text().startswith(old.rstrip("\n"))
 
 
-RUN = (
-    "import sys; from workbook.runs import checks, conditions, experiment, train; from workbook.store import locks; "
-    "locks.die_with_parent(); p = conditions.condition(checks.load(sys.argv[1]), sys.argv[2]); "
-    "train.setup(p); experiment.run_condition(p, p.folder / 'runs' / sys.argv[2])"
-)
+def run_in(folder: Path, condition: str) -> None:
+    """A run's stage, in a process of its own."""
+    os.chdir(folder)
+    for stream in (1, 2):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    locks.die_with_parent()
+    p = conditions.condition(checks.load("params.yaml"), condition)
+    train.setup(p)
+    experiment.run_condition(p, p.folder / "runs" / condition)
+
+
+@pytest.fixture
+def processes():
+    """Processes forked from one that has done the imports: each starts in a moment."""
+    method = multiprocessing.get_context("forkserver")
+    method.set_forkserver_preload([__name__])
+    return method
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("condition", ["nlpo_target_low"])
-def test_killed_at_any_moment_the_tables_are_the_same(world, condition):
+def test_killed_at_any_moment_the_tables_are_the_same(world, condition, processes):
     """SIGKILL four times at different points of training, then let it finish; compare with an uninterrupted run."""
     write_params(world, learner={**SMALL["learner"], "updates": 25})
     whole = world.parent / "whole"
     shutil.copytree(world, whole)
-    command = [sys.executable, "-c", RUN, "params.yaml", condition]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    subprocess.run(command, cwd=whole, check=True, timeout=250, **quiet)
+
+    def start(folder: Path) -> multiprocessing.Process:
+        process = processes.Process(target=run_in, args=(folder, condition))
+        process.start()
+        return process
+
+    uninterrupted = start(whole)
     scratch = world / ".scratch" / "tests" / "runs" / condition
     killed_at = []
     for updates in (5, 10, 15, 20):
-        process = subprocess.Popen(command, cwd=world, **quiet)
+        process = start(world)
 
         def far_enough(updates=updates) -> bool:
             states = scratch.glob("*/checkpoint/state-*")
             return max((int(re.search(r"state-0*(\d+)", p.name)[1]) for p in states), default=0) >= updates // 5
 
-        until(lambda p=process: p.poll() is not None or far_enough(), f"update {updates}")
-        if process.poll() is None:
-            os.kill(process.pid, signal.SIGKILL)
-            process.wait()
+        until(lambda p=process: not p.is_alive() or far_enough(), f"update {updates}")
+        if process.is_alive():
+            process.kill()
+            process.join()
             killed_at.append(updates)
         assert not (world / "runs" / condition).exists()
     assert len(killed_at) >= 2
-    subprocess.run(command, cwd=world, check=True, timeout=250, **quiet)
+    last = start(world)
+    for process in (last, uninterrupted):
+        process.join(DEADLINE_S)
+        assert process.exitcode == 0
     for name in ("per_seed.csv", "curves.csv", "samples.jsonl", "episode.json"):
         assert (world / "runs" / condition / name).read_bytes() == (whole / "runs" / condition / name).read_bytes(), (
             name

@@ -18,6 +18,8 @@ from workbook.results import tidy
 from workbook.stages import digests, nb
 from workbook.store.tables import write_table
 
+pytestmark = pytest.mark.xdist_group("ledger")  # what it sets up takes seconds: once, not once a worker
+
 ROOT = Path(__file__).resolve().parent.parent
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import os
-import subprocess
-import sys
+import runpy
 
 import pytest
 import torch
@@ -60,10 +58,7 @@ def test_verdicts_are_those_of_the_committed_ledger():
         lesson.verdicts("P10", profiles=["minni"])
 
 
-def test_models_go_where_the_variable_says_and_else_to_the_repository(tmp_path):
-    say = [sys.executable, "-c", "from workbook.draws import small; print(small.FOLDER)"]
+def test_models_go_where_the_variable_says_and_else_to_the_repository(tmp_path, monkeypatch):
     for value, expected in ((str(tmp_path), tmp_path), ("", small.ROOT / ".scratch" / "lessons")):
-        done = subprocess.run(
-            say, env=os.environ | {"RLNLP_LESSONS": value}, capture_output=True, text=True, check=True
-        )
-        assert done.stdout.strip() == str(expected)
+        monkeypatch.setenv("RLNLP_LESSONS", value)
+        assert runpy.run_path(small.__file__)["FOLDER"] == expected

@@ -15,7 +15,7 @@ import pytest
 
 from tests.test_notebooks import DRAWS, ROOT, SMALL, python, read, source
 from workbook.draws import small
-from workbook.stages import nb
+from workbook.stages import forkserver, nb
 
 LESSONS = sorted(p.name for p in (ROOT / "notebooks").glob("[01][0-9]_*.ipynb"))
 NAMES = [Path(name).stem for name in LESSONS]
@@ -159,12 +159,24 @@ def start():
     small.start(reviews=int(SMALL["reviews"]), steps=int(SMALL["steps"]))
 
 
-def execute(path: Path, folder: Path) -> subprocess.CompletedProcess:
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory):
+    """Variables that make kernels fork from a process that has imported torch (tests/test_forkserver.py: they are the
+    same as others), seconds less for each lesson."""
+    folder = tmp_path_factory.mktemp("kernels")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MPLBACKEND", raising=False)  # the tests' own is Agg
+        with forkserver.running(folder, folder / "server.log") as variables:
+            yield variables
+
+
+def execute(path: Path, folder: Path, kernels: dict[str, str]) -> subprocess.CompletedProcess:
     """A lesson as a stranger runs it, small: `folder` is an empty one, there is no network."""
     defaults = nb.parameters_of(json.loads(path.read_text(encoding="utf-8")), path.name)
     given = {name: value for name, value in SIZES.items() if name in defaults}
     options = [word for name, value in given.items() for word in ("-p", name, value)]
-    environment = {k: v for k, v in os.environ.items() if k != "MPLBACKEND"} | {"HF_HUB_OFFLINE": "1"}
+    own = ("MPLBACKEND", "PYTEST_CURRENT_TEST")  # the tests' own
+    environment = {k: v for k, v in os.environ.items() if k not in own} | {"HF_HUB_OFFLINE": "1"} | kernels
     return subprocess.run(
         [sys.executable, "-m", "workbook.stages.nb", "run", str(path), "out.ipynb", *options, "--html", "out.html"],
         check=False,
@@ -179,8 +191,8 @@ def execute(path: Path, folder: Path) -> subprocess.CompletedProcess:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", LESSONS, ids=NAMES)
-def test_a_lesson_runs_from_top_to_bottom(name, tmp_path, start):
-    done = execute(ROOT / "notebooks" / name, tmp_path)
+def test_a_lesson_runs_from_top_to_bottom(name, tmp_path, start, kernels):
+    done = execute(ROOT / "notebooks" / name, tmp_path, kernels)
     assert done.returncode == 0, done.stderr[-3000:]
     code = [c for c in json.loads((tmp_path / "out.ipynb").read_text())["cells"] if c["cell_type"] == "code"]
     assert all(c["execution_count"] for c in code)
@@ -193,11 +205,11 @@ def test_a_lesson_runs_from_top_to_bottom(name, tmp_path, start):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("stem", list(BROKEN))
-def test_a_lesson_with_a_mistake_in_it_fails(stem, tmp_path, start):
+def test_a_lesson_with_a_mistake_in_it_fails(stem, tmp_path, start, kernels):
     right, wrong = BROKEN[stem]
     notebook = read(f"{stem}.ipynb")
     cell = place_of(notebook, right)
     cell["source"] = source(cell).replace(right, wrong)
     (tmp_path / "broken.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
-    done = execute(tmp_path / "broken.ipynb", tmp_path)
+    done = execute(tmp_path / "broken.ipynb", tmp_path, kernels)
     assert done.returncode == 1 and "AssertionError" in done.stderr, done.stderr[-3000:]

@@ -17,6 +17,8 @@ import pytest
 
 from workbook.runs import reading
 
+pytestmark = pytest.mark.xdist_group("one_file")  # what it sets up takes seconds: once, not once a worker
+
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SETTINGS = "params.yaml"  # names what is added; the last six entries are all that it takes

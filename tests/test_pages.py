@@ -20,6 +20,8 @@ from workbook.results.results import ReportError
 from workbook.runs import ablations
 from workbook.stages import nb, reports
 
+pytestmark = pytest.mark.xdist_group("pages")  # what it sets up takes seconds: once, not once a worker
+
 ROOT = Path(__file__).resolve().parents[1]
 
 

@@ -26,6 +26,8 @@ from workbook.draws.tokenizer import encode, train_tokenizer
 from workbook.runs.checks import load
 from workbook.texts import corpus, language
 
+pytestmark = pytest.mark.xdist_group("pretrain")  # what it sets up takes seconds: once, not once a worker
+
 ROOT = Path(__file__).parents[1]
 TINY = LanguageModel(
     layers=1,

@@ -18,6 +18,8 @@ from workbook.study import __main__ as study_main
 from workbook.study import collected, pictures, preference_model, protocol, ratings, results
 from workbook.study.ratings import Choice, Pair, PreferenceError
 
+pytestmark = pytest.mark.xdist_group("study")  # what it sets up takes seconds: once, not once a worker
+
 TINY = {
     "reviews": 60,
     "steps": 3,

@@ -21,6 +21,8 @@ from workbook.runs.checks import load
 from workbook.texts import data
 from workbook.texts.hub import DataError
 
+pytestmark = pytest.mark.xdist_group("variants")  # what it sets up takes seconds: once, not once a worker
+
 ROOT = Path(__file__).parents[1]
 SETTINGS = {
     "task.language_model_reviews": 60,

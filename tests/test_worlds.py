@@ -25,6 +25,8 @@ from workbook.draws.shapes import LanguageModel
 from workbook.draws.tokenizer import encode
 from workbook.runs.settings import World
 
+pytestmark = pytest.mark.xdist_group("worlds")  # what it sets up takes seconds: once, not once a worker
+
 SHAPE = {"layers": 1, "width": 32, "heads": 2, "batch_size": 16, "learning_rate": 1e-2, "steps": 9, "context": 8}
 
 
