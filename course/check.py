@@ -29,7 +29,7 @@ ASSIGNMENTS = tuple(sorted(path.parent.name for path in COURSE.glob("source/*/*.
 SIZES = "REVIEWS, STEPS, UPDATES, EPISODES = "  # of ps6
 TINY = "300, 20, 1, 8"
 SECONDS = 20  # what a cell may take here, so that the endless one is stopped soon
-KERNEL_IN = "ps1"  # where the endless and the dying submission are handed in
+KERNEL_IN = "ps1"  # where the crashing, the endless and the dying submission are handed in
 
 
 def prepare(folder: Path, assignments=ASSIGNMENTS, tiny: bool = True) -> None:

@@ -1,7 +1,7 @@
 """Seven made-up students: what each hands in for an assignment, and what a plausible mistake must cost.
 
-correct, other, wrong, empty and crashing hand in everything; endless and dying are about the kernel and need one
-assignment.
+correct, other, wrong and empty hand in everything; crashing, endless and dying are about how a cell can end, not about
+what it is asked, and need one assignment.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import copy
 
 from course.cells import filled, name, role
 
-STUDENTS = ("correct", "other", "wrong", "empty", "crashing")
-KERNEL = ("endless", "dying")
+STUDENTS = ("correct", "other", "wrong", "empty")
+KERNEL = ("crashing", "endless", "dying")
 
 # assignment -> solution cell -> another right solution: in place, in float64, vectorised, from library functions.
 OTHERS = {

@@ -28,3 +28,16 @@ def one_thread():
     """A test that changes the number of threads does not change the next one's numbers."""
     yield
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory):
+    """Variables that make kernels fork from a process that has imported torch (tests/test_forkserver.py: they are the
+    same as others), seconds less for each notebook."""
+    folder = tmp_path_factory.mktemp("kernels")
+    from workbook.stages import forkserver
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MPLBACKEND", raising=False)  # the tests' own is Agg
+        with forkserver.running(folder, folder / "server.log") as variables:
+            yield variables

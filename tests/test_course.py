@@ -232,7 +232,7 @@ def test_wrong_points_and_missing_messages_are_noticed(graded, tmp_path):
     spoilt, (test, (most, _)) = copy.deepcopy(found), next(iter(check.tests(assignment).items()))
     spoilt["empty", assignment][test] = (most, most, False)
     assert check.problems(folder, spoilt) == [f"empty {assignment} {test}: {most} of {most} points, expected 0"]
-    swapped = {**found, ("crashing", assignment): found["correct", assignment]}
+    swapped = {**found, ("empty", assignment): found["correct", assignment]}
     assert len(check.problems(folder, swapped)) == len(check.tests(assignment))
     shutil.copytree(folder / "feedback", tmp_path / "feedback")
     shutil.copytree(tmp_path / "feedback" / "correct", tmp_path / "feedback" / "wrong", dirs_exist_ok=True)

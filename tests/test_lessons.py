@@ -15,7 +15,7 @@ import pytest
 
 from tests.test_notebooks import DRAWS, ROOT, SMALL, python, read, source
 from workbook.draws import small
-from workbook.stages import forkserver, nb
+from workbook.stages import nb
 
 LESSONS = sorted(p.name for p in (ROOT / "notebooks").glob("[01][0-9]_*.ipynb"))
 NAMES = [Path(name).stem for name in LESSONS]
@@ -157,17 +157,6 @@ def test_the_twelve_lessons_are_there_with_a_mistake_to_make_in_each():
 def start():
     """The models that all lessons start from at this size, trained once; the lessons find them."""
     small.start(reviews=int(SMALL["reviews"]), steps=int(SMALL["steps"]))
-
-
-@pytest.fixture(scope="session")
-def kernels(tmp_path_factory):
-    """Variables that make kernels fork from a process that has imported torch (tests/test_forkserver.py: they are the
-    same as others), seconds less for each lesson."""
-    folder = tmp_path_factory.mktemp("kernels")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("MPLBACKEND", raising=False)  # the tests' own is Agg
-        with forkserver.running(folder, folder / "server.log") as variables:
-            yield variables
 
 
 def execute(path: Path, folder: Path, kernels: dict[str, str]) -> subprocess.CompletedProcess:

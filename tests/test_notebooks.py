@@ -136,10 +136,11 @@ def test_a_broken_rule_is_noticed(rule):
     assert [p for p in problems(notebook) if p.startswith(f"{rule}:")], problems(notebook)
 
 
-def execute(tmp_path: Path, given: dict[str, str]) -> subprocess.CompletedProcess:
+def execute(tmp_path: Path, given: dict[str, str], kernels: dict[str, str]) -> subprocess.CompletedProcess:
     """The quick start as a stranger runs it: in an empty folder, no network, figures drawn as JupyterLab draws them."""
     options = [word for name, value in given.items() for word in ("-p", name, value)]
-    environment = {k: v for k, v in os.environ.items() if k != "MPLBACKEND"} | {"HF_HUB_OFFLINE": "1"}
+    own = ("MPLBACKEND", "PYTEST_CURRENT_TEST")  # the tests' own
+    environment = {k: v for k, v in os.environ.items() if k not in own} | {"HF_HUB_OFFLINE": "1"} | kernels
     return subprocess.run(
         [
             sys.executable,
@@ -162,8 +163,8 @@ def execute(tmp_path: Path, given: dict[str, str]) -> subprocess.CompletedProces
 
 
 @pytest.mark.slow
-def test_the_quick_start_runs_from_nothing(tmp_path):
-    done = execute(tmp_path, SMALL)
+def test_the_quick_start_runs_from_nothing(tmp_path, kernels):
+    done = execute(tmp_path, SMALL, kernels)
     assert done.returncode == 0, done.stderr[-3000:]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out.html", "out.ipynb"], "the quick start writes no files"
     executed = json.loads((tmp_path / "out.ipynb").read_text())
@@ -178,7 +179,7 @@ def test_the_quick_start_runs_from_nothing(tmp_path):
     assert page.count("padding:1px 3px") > 3 and "<script src" not in page  # coloured words; needs no network
 
 
-def test_the_quick_start_refuses_a_wrong_parameter(tmp_path):
-    done = execute(tmp_path, {"step": "20"})
+def test_the_quick_start_refuses_a_wrong_parameter(tmp_path, kernels):
+    done = execute(tmp_path, {"step": "20"}, kernels)
     assert done.returncode == 1 and "unknown parameter 'step'; did you mean 'steps'?" in done.stderr
     assert not list(tmp_path.iterdir())
