@@ -10,7 +10,7 @@ from pydantic import Field
 from ruamel.yaml import YAML
 
 from rlnlp.settings import ConfigError, Settings
-from workbook.runs import algorithms, brought, checks, messages, settings
+from workbook.runs import algorithms, brought, checks, conditions, messages, settings
 from workbook.runs.params import Params
 
 ROOT = Path(__file__).resolve().parents[1]
