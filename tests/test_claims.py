@@ -18,7 +18,8 @@ from scipy import stats as scipy_stats
 from workbook.ledger import __main__ as command
 from workbook.ledger import checks, combine, judge, page, published, ruling
 from workbook.ledger.claim import Claim, ClaimError, conditions_of
-from workbook.ledger.contrast import NOT_MEASURED, NOT_RUN, measure, seed_by_seed
+from workbook.ledger.contrast import NOT_MEASURED, NOT_RUN, measure
+from workbook.ledger.made import seed_by_seed
 from workbook.ledger.ruling import AWAITING, ELSEWHERE, NOT_REPRODUCED, REPRODUCED, RULE, SMALLER
 from workbook.results.results import Results
 from workbook.statistics import paired, power

@@ -13,17 +13,17 @@ from typing import Any
 
 import pandas as pd
 
-from workbook.ledger.contrast import NOT_MEASURED, Component, in_words
+from workbook.ledger.contrast import NOT_MEASURED, in_words
 from workbook.ledger.judge import summary
-from workbook.ledger.ruling import AWAITING, ELSEWHERE, NOT_REPRODUCED, RULE, SMALLER, TURNS, WRITTEN
+from workbook.ledger.made import Component
+from workbook.ledger.ruling import AWAITING, ELSEWHERE, RULE, TURNS, WRITTEN
 from workbook.results import tables
 from workbook.results.tables import counted, effect, join
 from workbook.statistics import paired
-from workbook.statistics.rule import FAILS, INCONCLUSIVE
+from workbook.statistics.rule import AGAINST, OPENS
 from workbook.store.files import atomic_json, atomic_write
 
 Rows = Sequence[Mapping[str, Any]]
-AGAINST = (FAILS, NOT_REPRODUCED)
 SHORT = {"yardsticks": "", "share of runs": " (share of runs)", "own unit": " (its own unit)"}
 NOTHING = "–"
 
@@ -58,7 +58,7 @@ def decided(rows: Rows) -> pd.DataFrame:
                 "test": c["name"],
                 "published": _effect(c, "published"),
                 "here [95 %]": _effect(c, "effect"),
-                "alone": _alone(c),
+                "alone": c["word"],
             }
             lines.append({"claim": whole["claim"], **cells, **whole})
             whole = dict.fromkeys(whole, "")
@@ -78,9 +78,9 @@ def unsettled(rows: Rows) -> pd.DataFrame:
                 "seeds that would settle it": in_words(c["n_needed"], c["n"]) if c["n_needed"] else "not known",
             }
             for row in rows
-            if row["word"] == INCONCLUSIVE
+            if row["word"] in OPENS
             for c in row["components"]
-            if c["role"] == "decides" and c["word"] in (INCONCLUSIVE, NOT_MEASURED)
+            if c["role"] == "decides" and c["word"] in (*OPENS, NOT_MEASURED)
         ]
     )
 
@@ -133,8 +133,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
             "p (exact)": _p(c["p_exact"]),
             "n": "" if c["n"] is None else f"{c['n']}",
             "n that settles it": "" if c["n_needed"] is None else in_words(c["n_needed"], c["n"]),
-            "word": c["word"]
-            + (f" ({'; '.join(said)})" if (said := [*filter(None, [c["note"], c["smaller"] and SMALLER])]) else ""),
+            "word": c["word"] + (f" ({c['note']})" if c["note"] else ""),
         }
         for row in rows
         for c in row["components"]
@@ -191,10 +190,6 @@ def _lacking(rows: Rows, word: str, title: str) -> pd.DataFrame:
     return pd.DataFrame(
         [{"claim": f"**{r['id']}** {r['claim']}", title: "; ".join(r["lacks"])} for r in rows if r["word"] == word]
     )
-
-
-def _alone(c: Mapping[str, Any]) -> str:
-    return c["word"] + (f" ({SMALLER})" if c["smaller"] else "")
 
 
 def _effect(c: Mapping[str, Any], which: str) -> str:
