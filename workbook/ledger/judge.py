@@ -34,6 +34,7 @@ from workbook.statistics.rule import (
     OPEN,
     OPENS,
     TOO_SMALL,
+    Evidence,
     adjusted,
     combine,
     decide,
