@@ -15,6 +15,7 @@ from typing import Any
 from scipy.stats import false_discovery_control
 
 from rlnlp.settings import nearest
+from workbook.ledger import sensitivity
 from workbook.ledger.checks import shared_yardstick, world_of
 from workbook.ledger.claim import Claim, ClaimError, conditions_of
 from workbook.ledger.contrast import NOT_MEASURED, NOTHING, in_words, measure, present, seeds_needed
@@ -150,7 +151,7 @@ def ledger(
 ) -> list[dict[str, Any]]:
     """One row per claim of the file, in its order: word, sentence, tests, the word at half the budget.
 
-    listed: ids that the profile decides.
+    listed: ids that the profile decides. q: Benjamini-Yekutieli over the claims that have a p; assay: see `sensitivity`.
     Raises: ClaimError naming every missing run of every listed claim, an id that no claim has, or a listed claim that
     cannot be tested at all.
     """
@@ -180,6 +181,11 @@ def ledger(
     for component, p in zip(family, _holm([c["p_t"] for c in family])):
         component["p_t_table"] = p
     tested = [row for row in rows if row["p"] is not None]
+    for row in tested:
+        claim = claims[row["id"]]
+        made = [measure(test, claim, results, "test") for test in claim.deciding]
+        found = sensitivity.assay(claim, made, row["seeds"])
+        row["assay"] = found and asdict(found)
     if tested:
         fair = false_discovery_control([row["p"] for row in tested], method="by")
         for row, q in zip(tested, fair):
@@ -287,6 +293,7 @@ def _row(claim: Claim, verdict: Verdict, half: Verdict | None, results, fixed: s
         "parts_held": verdict.parts_held,
         "p": verdict.p,
         "q": None,
+        "assay": None,
         "n_needed": verdict.n_needed,
         "half_word": half and half.word,
         "half_sentence": half and half.sentence,

@@ -97,12 +97,12 @@ def contrast(values: np.ndarray, weights: Sequence[float]) -> np.ndarray:
 def peak(values: np.ndarray, levels: Sequence[float] | None = None, alpha: float = ALPHA) -> Peak:
     """Does the metric rise and then fall over ordered conditions? values [k >= 3, n]; a dip: pass -values.
 
-    levels [k]: positions for the curvature, else ranks. Holds here iff all three do (intersection-union): the curvature
+    levels [k]: positions for the curvature, else ranks. Holds iff all three do (intersection-union): the curvature
     is negative; some interior condition beats the first; some interior condition beats the last, each "some" after Holm
-    over the k - 2 interior conditions. Fails here iff, after Holm over the three, the curvature is positive, or the
+    over the k - 2 interior conditions. Opposite iff, after Holm over the three, the curvature is positive, or the
     first, or the last, beats every interior condition.
     Error rate: each part is tested at alpha by `rule.decide`'s rule, so a curve without a peak (monotone, flat, or
-    level after a rise) "holds here" with probability <= alpha, however the conditions depend on each other, as long as
+    level after a rise) "holds" with probability <= alpha, however the conditions depend on each other, as long as
     the per-seed differences are about normal or symmetric. Curvature is required because one lucky interior
     condition is not a peak; it makes the test miss peaks close to an end.
     """
