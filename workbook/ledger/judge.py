@@ -151,7 +151,7 @@ def ledger(
 ) -> list[dict[str, Any]]:
     """One row per claim of the file, in its order: word, sentence, tests, the word at half the budget.
 
-    listed: ids that the profile decides. q: Benjamini-Yekutieli over the claims that have a p; assay: see `sensitivity`.
+    listed: ids that the profile decides. q: Benjamini-Yekutieli over the claims with a p; assay: see `sensitivity`.
     Raises: ClaimError naming every missing run of every listed claim, an id that no claim has, or a listed claim that
     cannot be tested at all.
     """
