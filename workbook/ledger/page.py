@@ -29,8 +29,8 @@ NOTHING = "–"
 SHARP = (
     "p is that of the whole claim; q is the share of false words to be expected among the claims with a q as small "
     "(Benjamini-Yekutieli, whatever the tests share). The last two columns are simulated, with the claim's own noise, "
-    "its covariance and as many seeds as here: how often it would hold if every effect were as stated, and be refuted if "
-    "there were none. A claim with a small share on the left could hardly have held; an open word there says little."
+    "its covariance and as many seeds as here: how often it would hold if every effect were as stated, and be refuted "
+    "if there were none. A claim with a small share on the left could hardly have held; an open word there says little."
 )
 
 

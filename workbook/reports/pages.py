@@ -37,7 +37,8 @@ from workbook.store.files import atomic_json, atomic_write
 
 GENERAL = (
     "The models are small and trained here; sizes of effects need not carry over. No human read the texts.",
-    "*Open* is not “no effect”: with few seeds only large effects can be told from chance. *Too small* is: of the size that was claimed.",
+    "*Open* is not “no effect”: with few seeds only large effects can be told from chance. "
+    "*Too small* is: of the size that was claimed.",
 )
 PROMPTS = 20  # of each run's texts in samples.md
 
