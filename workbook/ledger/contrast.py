@@ -23,7 +23,11 @@ from workbook.statistics.rule import Evidence
 
 NOT_RUN, NOT_MEASURED = "not run here", "not measured"  # words of a test that was not made
 AXIS = {"kl_deployed": "KL", "kept_mass": "kept mass"}  # along which curves are compared
-NOTHING = Evidence(1.0, 1.0, 1.0, 1.0, paired.ALPHA)  # numbers from which nothing follows
+
+
+def nothing(alpha: float = paired.ALPHA) -> Evidence:
+    """Of numbers from which nothing follows."""
+    return Evidence(1.0, 1.0, 1.0, 1.0, alpha)
 
 
 def yardstick(results, metric: str, split: str = "test", ends: tuple[str, str] = YARDSTICK) -> paired.Interval | None:
@@ -51,7 +55,7 @@ def present(test: Test, runs: Mapping[str, Any]) -> tuple[list[list[dict[str, fl
     return arms, join(said)
 
 
-def measure(test: Test, claim: Claim, results, split: str) -> Made:
+def measure(test: Test, claim: Claim, results, split: str, alpha: float = paired.ALPHA) -> Made:
     """A test's numbers, and its evidence before any adjustment (None where it was not made, and the note says why).
 
     Raises: ClaimError where the listed runs of a deciding test have not measured what it compares.
@@ -79,10 +83,10 @@ def measure(test: Test, claim: Claim, results, split: str) -> Made:
     component = replace(component, word=NOT_RUN)
     if test.kind == "rank":
         orders = [np.array([values[m][t] for t in terms]) for m, terms in zip(test.metrics, _sides(arms[0]))]
-        return seed_by_seed(test, component, ordered.kendall(*orders), 1.0)
+        return seed_by_seed(test, component, ordered.kendall(*orders), 1.0, alpha)
     if why := _unusable(test, values):
-        return Made(replace(component, n=len(results.seeds), note=why), NOTHING)
-    return _made(test, component, arms, values, abs(span.estimate), results.seeds)
+        return Made(replace(component, n=len(results.seeds), note=why), nothing(alpha))
+    return _made(test, component, arms, values, abs(span.estimate), results.seeds, alpha)
 
 
 def _stated(test: Test, claim: Claim, arms) -> Component:
@@ -113,22 +117,22 @@ def _gone(test: Test, values, span: paired.Interval | None) -> str:
     return join(gone)
 
 
-def _made(test: Test, component: Component, arms, values, unit: float, seeds: Sequence[int]) -> Made:
+def _made(test: Test, component: Component, arms, values, unit: float, seeds: Sequence[int], alpha: float) -> Made:
     """The test itself, of numbers that are all there. unit: raw size of one."""
     if test.logged:
         values[test.metric] = {term: np.log(v) for term, v in values[test.metric].items()}
     made = {metric: [np.array([_sum(t, found) for t in arm]) for arm in arms] for metric, found in values.items()}
     if test.kind == "spread":
-        return spread(test, component, *(_sum(side, values[test.metric]) for side in (test.terms, test.against)))
+        return spread(test, component, *(_sum(side, values[test.metric]) for side in (test.terms, test.against)), alpha)
     if test.kind == "fraction":
-        return fraction(test, component, *made[test.metric])
+        return fraction(test, component, *made[test.metric], alpha)
     if test.kind == "peak":
-        return peak(component, made[test.metric][0], _levels(test, arms), unit)
+        return peak(component, made[test.metric][0], _levels(test, arms), unit, alpha)
     if test.kind == "trend":
         d = ordered.contrast(made[test.metric][0], weights("trend", _levels(test, arms)))
-        return seed_by_seed(test, component, d, unit)
+        return seed_by_seed(test, component, d, unit, alpha)
     if test.kind == "contrast":
-        return seed_by_seed(test, component, made[test.metric][0][0], unit)
+        return seed_by_seed(test, component, made[test.metric][0][0], unit, alpha)
     sweeps = [v for arm in zip(made[test.along], made[test.metric]) for v in arm]
     found = (
         ordered.frontier_difference(*sweeps)
@@ -137,8 +141,10 @@ def _made(test: Test, component: Component, arms, values, unit: float, seeds: Se
     )
     if found.without_overlap:
         where = join([str(seeds[i]) for i in found.without_overlap])
-        return Made(replace(component, n=len(seeds), note=f"no {AXIS[test.along]} in common in seed {where}"), NOTHING)
-    return seed_by_seed(test, component, found.differences, unit)
+        return Made(
+            replace(component, n=len(seeds), note=f"no {AXIS[test.along]} in common in seed {where}"), nothing(alpha)
+        )
+    return seed_by_seed(test, component, found.differences, unit, alpha)
 
 
 def _values(

@@ -18,7 +18,7 @@ from rlnlp.settings import nearest
 from workbook.ledger import sensitivity
 from workbook.ledger.checks import shared_yardstick, world_of
 from workbook.ledger.claim import Claim, ClaimError, conditions_of
-from workbook.ledger.contrast import NOT_MEASURED, NOTHING, in_words, measure, present, seeds_needed
+from workbook.ledger.contrast import NOT_MEASURED, in_words, measure, nothing, present, seeds_needed
 from workbook.ledger.made import Component
 from workbook.ledger.ruling import (
     AWAITING,
@@ -27,7 +27,7 @@ from workbook.ledger.ruling import (
     rule_hash,
 )
 from workbook.results.tables import effect, join
-from workbook.statistics import power
+from workbook.statistics import paired, power
 from workbook.statistics.rule import (
     AGAINST,
     FEW,
@@ -35,12 +35,10 @@ from workbook.statistics.rule import (
     OPEN,
     OPENS,
     TOO_SMALL,
-    Evidence,
-    adjusted,
     combine,
     decide,
+    fair,
     holm,
-    refutable,
 )
 
 
@@ -72,7 +70,7 @@ class Verdict:
         return f"{sum(words)} of {len(words)}" if len(words) > 1 else ""
 
 
-def judge(claim: Claim, results, split: str = "test") -> Verdict:
+def judge(claim: Claim, results, split: str = "test", alpha: float = paired.ALPHA) -> Verdict:
     """A claim's verdict on the runs of a profile.
 
     results: `results.Results` of the claim's conditions; split: "test" (final), or "half" (half the budget; what was
@@ -91,15 +89,15 @@ def judge(claim: Claim, results, split: str = "test") -> Verdict:
         raise ClaimError(
             f"{claim.id}: {results.params.profile} lists it and does not run what it needs: {'; '.join(lacking)}"
         )
-    measured = [measure(test, claim, results, split) for test in claim.tests]
+    measured = [measure(test, claim, results, split, alpha) for test in claim.tests]
     decides = [i for i, made in enumerate(measured) if made.component.role == "decides"]
-    parts = [measured[i].evidence or NOTHING for i in decides]
-    fair = dict(zip(decides, _fair(parts, claim.decided_by)))
+    parts = [measured[i].evidence or nothing(alpha) for i in decides]
+    adjusted = dict(zip(decides, fair(parts, claim.decided_by)))
     p_holm = dict(zip(decides, _holm([measured[i].component.p_t for i in decides])))
     components = []
     for i, (component, found, _) in enumerate(measured):
         if found is not None:
-            component = replace(component, word=decide(fair.get(i, found)), p_t_holm=p_holm.get(i))
+            component = replace(component, word=decide(adjusted.get(i, found)), p_t_holm=p_holm.get(i))
             if component.word in OPENS and split == "test":
                 component = replace(component, n_needed=seeds_needed(component))
         components.append(component)
@@ -187,8 +185,8 @@ def ledger(
         found = sensitivity.assay(claim, made, row["seeds"])
         row["assay"] = found and asdict(found)
     if tested:
-        fair = false_discovery_control([row["p"] for row in tested], method="by")
-        for row, q in zip(tested, fair):
+        shares = false_discovery_control([row["p"] for row in tested], method="by")
+        for row, q in zip(tested, shares):
             row["q"] = float(q)
     return rows
 
@@ -231,15 +229,8 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 def _holm(p_values: Sequence[float | None]) -> list[float | None]:
     known = [p for p in p_values if p is not None]
-    fair = iter(holm(known))
-    return [None if p is None else next(fair) for p in p_values]
-
-
-def _fair(parts: Sequence[Evidence], how: str) -> list[Evidence]:
-    """Each part with the side that the claim's word takes after Holm, see `rule.combine`."""
-    if how == "all":
-        return refutable(parts)
-    return [replace(e, p_for=after.p_for) for e, after in zip(parts, adjusted(parts))]
+    stepped = iter(holm(known))
+    return [None if p is None else next(stepped) for p in p_values]
 
 
 def _turned(word: str, other: str) -> bool:

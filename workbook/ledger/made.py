@@ -12,6 +12,7 @@ import numpy as np
 from workbook.ledger.claim import Test
 from workbook.ledger.published import weights
 from workbook.statistics import independent, ordered, paired
+from workbook.statistics.paired import ALPHA
 from workbook.statistics.rule import Evidence, untestable
 
 
@@ -64,13 +65,13 @@ class Sample:
     """What a simulation of a test takes.
 
     values [m, n seeds]: the numbers; at: an effect towards the claim, 1 = as stated, 0 = nothing there -> the means [m]
-    that have it (of an equality: 1 = no difference, 0 = twice its margin); judge: samples [r, m, n] -> r pieces of
-    evidence.
+    that have it (of an equality: 1 = no difference, 0 = twice its margin); judge: samples [r, m, n], level of the
+    tests -> r pieces of evidence.
     """
 
     values: np.ndarray
     at: Callable[[float], np.ndarray]
-    judge: Callable[[np.ndarray], list[Evidence]]
+    judge: Callable[..., list[Evidence]]
 
 
 class Made(NamedTuple):
@@ -82,19 +83,19 @@ class Made(NamedTuple):
     sample: Sample | None = None
 
 
-def seed_by_seed(test: Test, component: Component, d: np.ndarray, unit: float) -> Made:
+def seed_by_seed(test: Test, component: Component, d: np.ndarray, unit: float, alpha: float = ALPHA) -> Made:
     """d [n seeds] against 0, or against the margin."""
     bound = component.stated * unit
-    near = paired.equivalence(d, bound)
+    near = paired.equivalence(d, bound, alpha)
     if test.direction == "equal":
         span = (near.difference, near.low_wide, near.high_wide)
 
-        def equalities(samples: np.ndarray) -> list[Evidence]:
-            return [paired.equivalence(d[0], bound).evidence for d in samples]
+        def equalities(samples: np.ndarray, alpha: float = ALPHA) -> list[Evidence]:
+            return [paired.equivalence(d[0], bound, alpha).evidence for d in samples]
 
         sample = Sample(d[None], lambda effect: np.array([2 * bound * (1 - effect)]), equalities)
         return Made(_filled(component, d, span, unit, near.p, None), near.evidence, sample)
-    found = paired.one_sample(d, test.direction)
+    found = paired.one_sample(d, test.direction, alpha)
     component = _filled(
         component, d, (found.difference, found.low, found.high), unit, found.p_two_sided, found.p_permutation
     )
@@ -102,7 +103,7 @@ def seed_by_seed(test: Test, component: Component, d: np.ndarray, unit: float) -
     sample = Sample(
         d[None],
         lambda effect: np.array([sign * bound * effect]),
-        lambda samples: paired.many(samples[:, 0], test.direction, bound),
+        lambda samples, alpha=ALPHA: paired.many(samples[:, 0], test.direction, bound, alpha),
     )
     return Made(*_sized(component, near, found.evidence), sample)
 
@@ -114,10 +115,10 @@ def _sized(component: Component, near: paired.Equivalence, evidence: Evidence) -
     return replace(component, smaller=near.equivalent, p_smaller=near.p), replace(evidence, p_small=near.p)
 
 
-def peak(component: Component, values: np.ndarray, levels: list[float], unit: float) -> Made:
+def peak(component: Component, values: np.ndarray, levels: list[float], unit: float, alpha: float = ALPHA) -> Made:
     """values [k conditions, n seeds]"""
     d = ordered.contrast(values, weights("peak", levels))
-    height, evidence = paired.one_sample(d, "greater"), ordered.peak(values, levels).evidence
+    height, evidence = paired.one_sample(d, "greater", alpha), ordered.peak(values, levels, alpha).evidence
     exact = evidence.exact_for if evidence.testable else None
     span = (height.difference, height.low, height.high)
     component = _filled(component, d, span, unit, evidence.p_for, exact)
@@ -126,30 +127,29 @@ def peak(component: Component, values: np.ndarray, levels: list[float], unit: fl
     parabola = -((np.array(levels) - np.mean([min(levels), max(levels)])) ** 2)
     parabola /= shape @ parabola  # the height that the test measures is 1
 
-    def peaks(samples: np.ndarray) -> list[Evidence]:
-        heights = paired.many(np.einsum("k,rkn->rn", shape, samples), "greater", bound)
-        return [
-            replace(ordered.peak(v, levels).evidence, p_small=height.p_small) for v, height in zip(samples, heights)
-        ]
+    def judged(samples: np.ndarray, alpha: float = ALPHA) -> list[Evidence]:
+        heights = paired.many(np.einsum("k,rkn->rn", shape, samples), "greater", bound, alpha)
+        whole = ordered.peaks(samples, levels, alpha)
+        return [replace(evidence, p_small=height.p_small) for evidence, height in zip(whole, heights)]
 
-    sample = Sample(values, lambda effect: bound * effect * parabola, peaks)
-    return Made(*_sized(component, paired.equivalence(d, bound), evidence), sample)
+    sample = Sample(values, lambda effect: bound * effect * parabola, judged)
+    return Made(*_sized(component, paired.equivalence(d, bound, alpha), evidence), sample)
 
 
-def spread(test: Test, component: Component, first: np.ndarray, second: np.ndarray) -> Made:
+def spread(test: Test, component: Component, first: np.ndarray, second: np.ndarray, alpha: float = ALPHA) -> Made:
     """first, second [n seeds]"""
     if len(first) < 2:
-        return Made(replace(component, n=len(first)), untestable(paired.ALPHA))
-    found = independent.brown_forsythe(first, second, test.direction)
+        return Made(replace(component, n=len(first)), untestable(alpha))
+    found = independent.brown_forsythe(first, second, test.direction, alpha)
     ratio = found.log_ratio if math.isfinite(found.log_ratio) else None
     span = (ratio, found.low, found.high)
     return Made(_filled(component, first, span, 1.0, found.p_two_sided, None), found.evidence)
 
 
-def fraction(test: Test, component: Component, first: np.ndarray, second: np.ndarray) -> Made:
+def fraction(test: Test, component: Component, first: np.ndarray, second: np.ndarray, alpha: float = ALPHA) -> Made:
     """first, second [k conditions, n seeds] of 0 and 1"""
     counts = [(round(float(arm.sum())), arm.size) for arm in (first, second)]
-    found = independent.fisher(*counts[0], *counts[1], test.direction)
+    found = independent.fisher(*counts[0], *counts[1], test.direction, alpha)
     component = _filled(component, first[0], (found.estimate, None, None), 1.0, None, found.p)
     said = " against ".join(f"{k} of {n} runs" for k, n in counts)
     return Made(replace(component, note=said), found.evidence)

@@ -1,6 +1,7 @@
 """How sharp the ledger is: what a claim's tests would say of worlds in which the answer is known.
 
     assay(claim, made, n=8)     # Assay(holds=.91, refuted=.97): of a world as stated, and of one where nothing is there
+    sequence(claim, made, [8, 16, 32], STATED)      # the last word and the seeds it took, world by world
 
 The claim's own numbers give the noise: their covariance over seeds, all tests together, so that tests which share
 conditions err together. Their means are replaced by what the claim states, or by nothing.
@@ -15,7 +16,9 @@ import numpy as np
 
 from workbook.ledger.claim import Claim
 from workbook.ledger.made import Made
-from workbook.statistics.rule import AGAINST, FOR, combine, decide
+from workbook.statistics.paired import ALPHA
+from workbook.statistics.rule import AGAINST, FOR, OPENS, Evidence, combine, decide, fair
+from workbook.statistics.sequential import levels
 
 REPEATS = 400
 STATED, NOTHING, REVERSED = 1.0, 0.0, -1.0  # effects in units of the stated one
@@ -49,16 +52,45 @@ def words(claim: Claim, made: Sequence[Made], n: int, effect: float, repeats: in
 
     The noise is normal, with the covariance over seeds of the claim's own numbers; the same call gives the same words.
     """
+    worlds = _worlds(made, n, effect, repeats)
+    return [decide(combine(parts, claim.decided_by)) for parts in zip(*_judged(made, worlds, ALPHA))]
+
+
+def sequence(
+    claim: Claim, made: Sequence[Made], looks: Sequence[int], effect: float, repeats: int = REPEATS
+) -> list[tuple[str, int]]:
+    """(the claim's last word, the seeds it took) in such worlds, looked at after each n of `looks` at
+    `sequential.levels`. A claim leaves at the first look at which each of its deciding tests is settled."""
+    worlds = _worlds(made, looks[-1], effect, repeats)
+    said: list[tuple[str, int]] = [("", 0)] * repeats
+    going = np.arange(repeats)
+    for n, level in zip(looks, levels(looks)):
+        parts = list(zip(*_judged(made, worlds[going, :, :n], level)))
+        for world, found in zip(going, parts):
+            said[world] = decide(combine(found, claim.decided_by)), n
+        going = going[[any(decide(e) in OPENS for e in fair(found, claim.decided_by)) for found in parts]]
+        if not len(going):
+            break
+    return said
+
+
+def _worlds(made: Sequence[Made], n: int, effect: float, repeats: int) -> np.ndarray:
+    """[repeats, all m, n]: the same noise for every n and effect, cut or moved."""
     numbers = np.vstack([one.sample.values for one in made])  # [all m, seeds]
     centred = (numbers - numbers.mean(1, keepdims=True)) / np.sqrt(numbers.shape[1] - 1)
-    drawn = np.random.default_rng(0).normal(size=(repeats, n, numbers.shape[1]))
-    noise = np.einsum("rns,ms->rmn", drawn, centred)
+    drawn = np.random.default_rng(0).normal(size=(n, repeats, numbers.shape[1]))
+    means = np.concatenate([one.sample.at(effect) for one in made])
+    return np.einsum("nrs,ms->rmn", drawn, centred) + means[:, None]
+
+
+def _judged(made: Sequence[Made], worlds: np.ndarray, level: float) -> list[list[Evidence]]:
+    """A list a test, a piece of evidence a world."""
     found, start = [], 0
     for one in made:
         stop = start + len(one.sample.values)
-        found.append(one.sample.judge(noise[:, start:stop] + one.sample.at(effect)[:, None]))
+        found.append(one.sample.judge(worlds[:, start:stop], level))
         start = stop
-    return [decide(combine(parts, claim.decided_by)) for parts in zip(*found)]
+    return found
 
 
 def _share(said: Sequence[str], wanted: Sequence[str]) -> float:

@@ -267,11 +267,13 @@ def equivalence(differences: Sequence[float], margin: float, alpha: float = ALPH
     )
 
 
-def many(samples: np.ndarray, alternative: Alternative, bound: float, alpha: float = ALPHA) -> list[Evidence]:
+def many(
+    samples: np.ndarray, alternative: Alternative, bound: float | None = None, alpha: float = ALPHA
+) -> list[Evidence]:
     """The evidence of `one_sample` of each sample, with the size that `equivalence` finds in it; all at once, for
     simulations.
 
-    samples [r, n]: each as in `one_sample`; bound > 0: the effect stated beforehand. Limits: r = 1 is one_sample's
+    samples [r, n]: each as in `one_sample`; bound > 0: the effect stated beforehand, None if none was. Limits: r = 1 is one_sample's
     evidence with equivalence's p as p_small; a design in which `smallest_p` exceeds alpha is untestable throughout.
     """
     d, sign = np.asarray(samples, dtype=float), direction(alternative)
@@ -281,7 +283,7 @@ def many(samples: np.ndarray, alternative: Alternative, bound: float, alpha: flo
     mean, scale = d.mean(1), d.std(1, ddof=1) / np.sqrt(n)
     with np.errstate(divide="ignore", invalid="ignore"):
         two_sided = 2 * special.stdtr(n - 1, -np.abs(mean / scale))
-        small = special.stdtr(n - 1, -(bound - np.abs(mean)) / scale)
+        small = np.ones(r) if bound is None else special.stdtr(n - 1, -(bound - np.abs(mean)) / scale)
     exact_for, exact_against = (np.zeros(r), np.zeros(r)) if n > MOST_FLIPPED else _flipped(sign * d)
     return [
         replace(directed(sign * m, p, f, a, alpha), p_small=q)

@@ -133,6 +133,13 @@ def refutable(results: Sequence) -> list[Evidence]:
     ]
 
 
+def fair(results: Sequence, how: Literal["all", "any"]) -> list[Evidence]:
+    """Each part of a claim with the side that the claim's word takes after Holm, for the word that stands beside it."""
+    if how == "all":
+        return refutable(results)
+    return [replace(r.evidence, p_for=after.p_for) for r, after in zip(results, adjusted(results))]
+
+
 def combine(results: Sequence, how: Literal["all", "any"]) -> Evidence:
     """The evidence for a claim with several parts; may be combined again. `decide` and ``.p`` say what comes of it.
 
@@ -153,10 +160,10 @@ def combine(results: Sequence, how: Literal["all", "any"]) -> Evidence:
         raise ValueError(f"expected parts at one alpha, found {sorted({e.alpha for e in parts})}")
     alpha, testable = parts[0].alpha, all(e.testable for e in parts)
     if how == "all":
-        fair = refutable(parts)
-        against = [(e.p_against, e.exact_against) for e in fair if e.p_small > alpha]  # else too small
+        stepped = refutable(parts)
+        against = [(e.p_against, e.exact_against) for e in stepped if e.p_small > alpha]  # else too small
         p_against, exact_against = min(against, key=max, default=(1.0, 1.0))
-        open_ = [e for e in fair if e.p > alpha]
+        open_ = [e for e in stepped if e.p > alpha]
         p_small = min((e.p_small for e in open_ or parts), default=1.0)
         if open_ and max(p_against, exact_against) <= alpha:
             p_small = 1.0  # opposite says more
@@ -170,9 +177,9 @@ def combine(results: Sequence, how: Literal["all", "any"]) -> Evidence:
             p_small=p_small,
             towards=min((e.towards for e in open_), default=1.0),
         )
-    fair = holm([e.p_for for e in parts])
-    p_for, exact_for = min(((p, e.exact_for) for e, p in zip(parts, fair)), key=max)
-    holding = [e for e, p in zip(parts, fair) if max(p, e.exact_for) <= alpha]
+    stepped = holm([e.p_for for e in parts])
+    p_for, exact_for = min(((p, e.exact_for) for e, p in zip(parts, stepped)), key=max)
+    holding = [e for e, p in zip(parts, stepped) if max(p, e.exact_for) <= alpha]
     return Evidence(
         p_for=p_for,
         p_against=max(e.p_against for e in parts),
