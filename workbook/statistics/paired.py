@@ -273,8 +273,9 @@ def many(
     """The evidence of `one_sample` of each sample, with the size that `equivalence` finds in it; all at once, for
     simulations.
 
-    samples [r, n]: each as in `one_sample`; bound > 0: the effect stated beforehand, None if none was. Limits: r = 1 is one_sample's
-    evidence with equivalence's p as p_small; a design in which `smallest_p` exceeds alpha is untestable throughout.
+    samples [r, n]: each as in `one_sample`; bound > 0: the effect stated beforehand, None if none was. Limits: r = 1 is
+    one_sample's evidence with equivalence's p as p_small; a design in which `smallest_p` exceeds alpha is untestable
+    throughout.
     """
     d, sign = np.asarray(samples, dtype=float), direction(alternative)
     r, n = d.shape
