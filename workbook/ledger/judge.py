@@ -174,21 +174,24 @@ def ledger(
             verdict = _not_here(claim, params.all_runs)
         else:
             verdict = judge(claim, results)
-        rows.append(_row(claim, verdict, half, results, fixed))
+        rows.append(row_of(claim, verdict, half, results, fixed))
+        if rows[-1]["p"] is not None:
+            made = [measure(test, claim, results, "test") for test in claim.deciding]
+            found = sensitivity.assay(claim, made, len(results.seeds))
+            rows[-1]["assay"] = found and asdict(found)
+    over_the_ledger(rows)
+    return rows
+
+
+def over_the_ledger(rows: Sequence[dict[str, Any]]) -> None:
+    """Fill in what takes all rows together: Holm over every deciding test, q over every claim that was tested."""
     family = [c for row in rows for c in row["components"] if c["role"] == "decides" and c["p_t"] is not None]
     for component, p in zip(family, _holm([c["p_t"] for c in family])):
         component["p_t_table"] = p
-    tested = [row for row in rows if row["p"] is not None]
-    for row in tested:
-        claim = claims[row["id"]]
-        made = [measure(test, claim, results, "test") for test in claim.deciding]
-        found = sensitivity.assay(claim, made, row["seeds"])
-        row["assay"] = found and asdict(found)
-    if tested:
+    if tested := [row for row in rows if row["p"] is not None]:
         shares = false_discovery_control([row["p"] for row in tested], method="by")
         for row, q in zip(tested, shares):
             row["q"] = float(q)
-    return rows
 
 
 def runs_of(claims: Mapping[str, Claim], params) -> list[str]:
@@ -271,7 +274,8 @@ def _sentence(verdict: Verdict) -> str:
     return f"{verdict.word.capitalize()}{unit}{held}: {'; '.join(parts)}.{more}"
 
 
-def _row(claim: Claim, verdict: Verdict, half: Verdict | None, results, fixed: str) -> dict[str, Any]:
+def row_of(claim: Claim, verdict: Verdict, half: Verdict | None, results, fixed: str) -> dict[str, Any]:
+    """A row of the ledger. fixed: the hash of the rule."""
     return {
         "id": claim.id,
         "claim": claim.claim,

@@ -17,7 +17,7 @@ import numpy as np
 from workbook.ledger.claim import Claim
 from workbook.ledger.made import Made
 from workbook.statistics.paired import ALPHA
-from workbook.statistics.rule import AGAINST, FOR, OPENS, Evidence, combine, decide, fair
+from workbook.statistics.rule import AGAINST, FOR, Evidence, combine, decide, fair
 from workbook.statistics.sequential import levels
 
 REPEATS = 400
@@ -68,7 +68,9 @@ def sequence(
         parts = list(zip(*_judged(made, worlds[going, :, :n], level)))
         for world, found in zip(going, parts):
             said[world] = decide(combine(found, claim.decided_by)), n
-        going = going[[any(decide(e) in OPENS for e in fair(found, claim.decided_by)) for found in parts]]
+        going = going[
+            [any(decide(e) not in (*FOR, *AGAINST) for e in fair(found, claim.decided_by)) for found in parts]
+        ]
         if not len(going):
             break
     return said
