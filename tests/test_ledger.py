@@ -129,9 +129,7 @@ def test_what_was_decided_shows_published_beside_ours_test_by_test():
     assert list(table.alone[2:]) == ["open, leans for", "holds, but smaller than stated", "not measured"]
     assert list(table.verdict) == ["**holds**", "**opposite**", "**open**", "", ""]
     named = {"tau": " (tau)", "own unit": " (its own unit)", "log ratio": " (log ratio)", "yardsticks": ""}
-    shown = {
-        unit: page.decided([row("C16", "holds", component(unit=unit))]).loc[0, "here [95 %]"] for unit in named
-    }
+    shown = {unit: page.decided([row("C16", "holds", component(unit=unit))]).loc[0, "here [95 %]"] for unit in named}
     assert shown == {unit: f"+0.50 [+0.30, +0.70]{said}" for unit, said in named.items()}
     assert list(table["at half the budget"]) == ["holds", "opposite (turns)", "open", "", ""]
 

@@ -179,7 +179,9 @@ def test_many_is_one_sample_and_equivalence_sample_by_sample(n, alternative):
     """Samples small and large beside the bound, with ties, and without any spread. Above MOST_FLIPPED seeds no flip is
     counted, and the words stay those of one sample."""
     rng = np.random.default_rng(6)
-    samples = rng.normal(rng.choice([-1.0, -0.4, 0.0, 0.4, 1.0], (80, 1)), rng.choice([0.1, 0.5, 1.0], (80, 1)), (80, n))
+    samples = rng.normal(
+        rng.choice([-1.0, -0.4, 0.0, 0.4, 1.0], (80, 1)), rng.choice([0.1, 0.5, 1.0], (80, 1)), (80, n)
+    )
     samples[40:] = samples[40:].round(1)  # ties
     samples = np.vstack([samples, np.full((1, n), 0.5), np.full((1, n), -2.0)])
     found, one = paired.many(samples, alternative, 0.8), [alone(row, alternative, 0.8) for row in samples]
