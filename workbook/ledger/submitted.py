@@ -90,7 +90,7 @@ def _numbers(table: pd.DataFrame) -> list[str]:
         wrong = table[name].notna() & ~np.isfinite(values)
         if wrong.any():
             row = int(np.flatnonzero(wrong)[0])
-            said.append(f"{name}: expected finite numbers, found {table[name].iloc[row]!r} in row {row + 2}")
+            said.append(f"{name}: expected finite numbers, found {table[name].iloc[row]} in row {row + 2}")
     return said
 
 
