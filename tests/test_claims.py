@@ -512,6 +512,52 @@ def small_control() -> dict:
     return values | {"bandit": {"score": values["zero_shot"]["score"] + 0.001 * NOISE}}
 
 
+def test_q_is_benjamini_yekutieli_over_the_claims_that_are_tested():
+    """By hand, m = 3: p times m over its rank, times 1 + 1/2 + 1/3, and never more than that of a larger p. Others take
+    no part: claims that wait, lack their numbers or are not listed, and a test beside."""
+    values = arms(0.3)
+    base = values["ppo_gamma_095"]["score"]
+    for name, spread in (("nlpo", 0.334), ("a2c", 0.376)):
+        values |= {f"{name}_gamma_095": {"score": base}, f"{name}_gamma_100": {"score": base + 0.1 + spread * NOISE}}
+    values |= {"bandit": {"score": [0.5, math.nan, 0.5, 0.5, 0.5]}}
+    known = {
+        "Z01": claim(contrast("a2c_gamma_100", "a2c_gamma_095")),
+        "Z02": claim(awaiting=["dqn"]),
+        "Z03": claim(contrast()),
+        "Z04": claim(contrast("bandit", "ppo_gamma_095")),
+        "Z05": claim(contrast("nlpo_gamma_100", "nlpo_gamma_095"), contrast(role="beside")),
+        "Z06": claim(contrast("nlpo_gamma_100", "nlpo_gamma_095")),
+    }
+    known = {name: one.replace(id=name) for name, one in known.items()}
+    rows = judge.ledger(known, results(values), ["Z01", "Z03", "Z04", "Z05"])
+    found = {row["id"]: (row["p"], row["q"]) for row in rows}
+    assert [name for name, pair in found.items() if pair == (None, None)] == ["Z02", "Z04", "Z06"]
+    least, middle, most = found["Z03"][0], found["Z05"][0], found["Z01"][0]
+    assert least == 1 / 32 and 0.2 < middle < most < 1.5 * middle
+    harmonic = 11 / 6
+    assert found["Z03"][1] == pytest.approx(least * 3 * harmonic)
+    assert found["Z05"][1] == pytest.approx(most * harmonic), "and not middle * 3 / 2 * 11 / 6"
+    assert found["Z01"][1] == pytest.approx(most * harmonic)
+    (alone,) = judge.ledger({"Z03": known["Z03"]}, results(values), ["Z03"])
+    assert alone["q"] == alone["p"] == judge.judge(known["Z03"], results(values)).p == least
+    assert alone["word"] == rows[2]["word"] == HOLDS, "it changes no word"
+    reversed_ = judge.ledger({"Z03": known["Z03"]}, results(arms(-0.3)), ["Z03"])
+    assert (reversed_[0]["word"], reversed_[0]["p"], reversed_[0]["q"]) == (OPPOSITE, 1.0, 1.0), "p is of the claim"
+
+
+def test_the_p_of_a_claim_is_that_of_all_its_parts():
+    """All: the largest p; any: the least after Holm; and it is at most alpha exactly if the claim holds."""
+    values = arms(0.3)
+    base = values["ppo_gamma_095"]["score"]
+    values |= {"nlpo_gamma_095": {"score": base}, "nlpo_gamma_100": {"score": base + 0.1 + 0.3 * NOISE}}
+    found = {how: judge.judge(claim(*two(), decided_by=how), results(values)) for how in ("all", "any")}
+    first, second = found["all"].components
+    assert found["all"].p == second.p_t > 0.05 and found["any"].p == max(2 * first.p_t, 1 / 32) <= 0.05
+    assert (found["all"].word, found["any"].word) == (OPEN_FOR, HOLDS)
+    few = judge.judge(claim(contrast()), results(_cut(arms(0.3), 4), seeds=(1, 2, 3, 4)))
+    assert (few.word, few.p) == (ELSEWHERE, None)
+
+
 def test_only_what_is_reversed_is_called_the_opposite():
     """A control that is shown to be small, or equal within its margin or not, is no opposite of anything."""
     beside = [
@@ -1311,6 +1357,24 @@ def test_a_verdict_that_turns_between_half_and_full_budget_is_flagged(before, tu
     assert judge.sign_changes(full, half) is turns
     (row,) = judge.ledger({"Z01": claim(contrast())}, here, ["Z01"])
     assert (row["turns"], row["half_word"]) == (turns, half.word)
+
+
+def test_a_word_that_turns_against_the_claim_is_flagged_whatever_its_size():
+    def turns(now, before):
+        here = results(arms(*now), half=arms(*before))
+        return judge.sign_changes(*(judge.judge(claim(contrast()), here, split) for split in ("test", "half")))
+
+    small, held, held_small, reverse, open_ = (0.001, 0.02), (0.3, 0.02), (0.02, 0.002), (-0.3, 0.02), (0.01, 0.5)
+    assert turns(small, held) and turns(held, small) and turns(small, held_small) and turns(reverse, held_small)
+    assert not turns(held, held_small) and not turns(open_, held) and not turns(open_, small)
+    assert turns(reverse, small), "the sign of an effect that is settled"
+
+
+def test_where_no_test_is_made_no_sign_is_settled():
+    """Three seeds: "direction only"."""
+    here = results(_cut(arms(0.3), 3), seeds=(1, 2, 3), half=_cut(arms(-0.3), 3))
+    (row,) = judge.ledger({"Z01": claim(contrast())}, here, ["Z01"])
+    assert (row["word"], row["turns"]) == (ELSEWHERE, False)
 
 
 def test_a_sign_that_chance_turned_is_not_flagged():

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -98,6 +99,18 @@ def test_peak_on_planted_curves(kind, n, shape):
     assert holds[0] <= words.count(rule.HOLDS) / samples <= holds[1]
     assert opposite[0] <= words.count(rule.OPPOSITE) / samples <= opposite[1]
     assert {*words} <= {rule.HOLDS, rule.OPPOSITE, *rule.OPENS}  # no size is stated of a shape
+
+
+@pytest.mark.parametrize("n", [3, 5, 8])
+def test_peaks_are_peak_sample_by_sample(n):
+    rng = np.random.default_rng(5)
+    shapes = [curve for curve, *_ in SHAPES.values()] * 5
+    samples = np.array([planted(curve, n, "normal", rng) for curve in shapes])
+    found = ordered.peaks(samples, LEVELS)
+    for e, values in zip(found, samples):
+        assert astuple(e) == pytest.approx(astuple(ordered.peak(values, LEVELS).evidence), rel=1e-9, abs=1e-12)
+    words = {rule.decide(e) for e in found}
+    assert words == {rule.FEW} if n == 3 else {rule.HOLDS, rule.OPPOSITE} <= words
 
 
 def test_kendall_counts_pairs_in_the_same_order_seed_by_seed():

@@ -190,11 +190,24 @@ def test_many_is_one_sample_and_equivalence_sample_by_sample(n, alternative):
         assert {(e.exact_for, e.exact_against) for e in found} == {(0.0, 0.0)}
         assert [rule.decide(e) for e in found] == [rule.decide(e) for e in one]
         one = [replace(e, exact_for=0.0, exact_against=0.0) for e in one]
-    for e, expected in zip(found, one):
+    for e, plain, expected in zip(found, paired.many(samples, alternative), one):
         assert astuple(e) == pytest.approx(astuple(expected), rel=1e-9, abs=1e-12)
+        assert plain == replace(e, p_small=1.0), "of which nothing was stated"
     if n > 2:
         words = {rule.decide(e) for e in found}
         assert {rule.HOLDS, rule.HOLDS_SMALLER, rule.TOO_SMALL, rule.OPPOSITE, rule.OPEN_FOR} <= words
+
+
+@pytest.mark.parametrize("n", [5, 13])
+@pytest.mark.parametrize("value", [0.0, 0.5, 1.0, -1.0, 3.0])
+def test_many_of_samples_without_spread(value, n):
+    """A bound of 1: nothing there, within it, at it on either side, beyond it."""
+    samples = np.full((1, n), value)
+    for side in ("greater", "less"):
+        (found,), one = paired.many(samples, side, 1.0), alone(samples[0], side, 1.0)
+        assert (found.p_for, found.p_against, found.p_small) == (one.p_for, one.p_against, one.p_small)
+        for how in ("all", "any"):
+            assert rule.decide(rule.combine([found], how)) == rule.decide(rule.combine([one], how))
 
 
 def test_many_of_designs_that_cannot_reach_alpha():

@@ -304,6 +304,36 @@ def test_the_shape_of_a_peak_has_no_size_of_its_own():
     assert shape(flat, [up, up], [down, down]).p_against == pytest.approx(0.003)  # after Holm over the three
 
 
+def word_of_parts(words, how):
+    """What the words of its parts make of a claim, as the rule is told in words; OPEN: whichever way it leans."""
+    enough, all_against = any if how == "any" else all, all(w in AGAINST for w in words)
+    if enough(w in FOR for w in words):
+        held = [w for w in words if w in FOR]
+        return HOLDS_SMALLER if (HOLDS_SMALLER in held if how == "all" else HOLDS not in held) else HOLDS
+    if how == "all" and {*words} & {*AGAINST}:
+        return OPPOSITE if OPPOSITE in words else TOO_SMALL
+    if how == "any" and all_against:
+        return OPPOSITE if {*words} == {OPPOSITE} else TOO_SMALL
+    return FEW if FEW in words else OPEN
+
+
+@pytest.mark.parametrize("how", ["all", "any"])
+def test_a_claim_says_what_the_words_of_its_parts_say(how):
+    """The words that stand beside it (`rule.fair`), for 3000 claims of one to three parts with all kinds of p."""
+    rng = np.random.default_rng(8)
+    grid = (0.001, 0.02, 0.03, 0.04, 0.2)
+    for _ in range(3000):
+        parts = []
+        for _ in range(rng.integers(1, 4)):
+            p, small, exact = (float(rng.choice(v)) for v in (grid, (*grid, 1.0, 1.0), (0.03, 0.06)))
+            for_it = evidence(p, 1.0, exact, 1.0, small, 1.0)
+            against_it = evidence(1.0, p, 1.0, exact, small, -1.0)
+            parts.append([for_it, against_it, rule.untestable(ALPHA)][rng.choice(3, p=[0.45, 0.45, 0.1])])
+        word, words = decide(combine(parts, how)), [decide(e) for e in rule.fair(parts, how)]
+        expected = word_of_parts(words, how)
+        assert word == expected or (expected == OPEN and word in OPENS), (words, parts)
+
+
 def test_combine_with_too_few_seeds_and_refusals():
     few, strong, wrong = rule.untestable(ALPHA), evidence(0.001), evidence(1, 0.001)
     assert decide(combine([strong, few], "all")) == FEW and decide(combine([wrong, few], "all")) == OPPOSITE
