@@ -37,16 +37,19 @@ def test_interval_of_a_log_ratio_of_spreads():
 
 def test_brown_forsythe_limits_and_verdicts():
     flat = independent.brown_forsythe([1.0] * 5, [1.0] * 5, "greater")
-    assert (flat.log_ratio, flat.low, flat.p_two_sided) == (0, None, 1) and rule.decide(flat) == rule.INCONCLUSIVE
+    assert (flat.log_ratio, flat.low, flat.p_two_sided) == (0, None, 1) and rule.decide(flat) == rule.OPEN
     one = independent.brown_forsythe([1, 2, 3, 4, 9], [1.0] * 5, "less")
     assert one.log_ratio == math.inf and one.high is None
     assert independent.brown_forsythe([1, 2], [1, 5], "less").p is None
     assert rule.decide(independent.brown_forsythe([1, 2], [1, 5], "less")) == rule.FEW
     with pytest.raises(paired.TooFewSeeds, match="found 1 and 3"):
         independent.brown_forsythe([1], [1, 2, 3])
+    wide, narrow = [0.1, 0.9, 0.3, 0.8, 0.45], [0.3, 0.6, 0.4, 0.5, 0.45]
+    leans = {"greater": rule.OPEN_FOR, "less": rule.OPEN_AGAINST}
+    assert {side: rule.decide(independent.brown_forsythe(wide, narrow, side)) for side in leans} == leans
     ten = np.array([-2, -1.6, -1.2, -0.8, -0.4, 0.4, 0.8, 1.2, 1.6, 2])
     assert rule.decide(independent.brown_forsythe(8 * ten, 5 + ten, "greater")) == rule.HOLDS
-    assert rule.decide(independent.brown_forsythe(8 * ten, 5 + ten, "less")) == rule.FAILS
+    assert rule.decide(independent.brown_forsythe(8 * ten, 5 + ten, "less")) == rule.OPPOSITE
 
 
 @pytest.mark.parametrize("n, most_wrong, found_from, found_to", [(5, 0.02, 0.2, 0.35), (10, 0.05, 0.9, 1.0)])
@@ -73,8 +76,10 @@ def test_fisher_equals_scipy_and_counting(alternative):
 def test_fisher_limits_and_verdicts():
     clear = independent.fisher(5, 5, 0, 5, "greater")
     assert clear.p == pytest.approx(1 / 252) == clear.smallest_p and rule.decide(clear) == rule.HOLDS
-    assert rule.decide(independent.fisher(5, 5, 0, 5, "less")) == rule.FAILS
-    assert rule.decide(independent.fisher(3, 5, 0, 5, "greater")) == rule.INCONCLUSIVE  # 10 / 120
+    assert rule.decide(independent.fisher(5, 5, 0, 5, "less")) == rule.OPPOSITE
+    assert rule.decide(independent.fisher(3, 5, 0, 5, "greater")) == rule.OPEN_FOR  # 10 / 120
+    assert rule.decide(independent.fisher(3, 5, 0, 5, "less")) == rule.OPEN_AGAINST
+    assert rule.decide(independent.fisher(3, 5, 3, 5, "greater")) == rule.OPEN
     assert independent.fisher(0, 5, 0, 5).p == 1
     assert rule.decide(independent.fisher(2, 2, 0, 3, "greater")) == rule.FEW
     with pytest.raises(ValueError, match="6 of 5"):

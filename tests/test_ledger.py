@@ -16,6 +16,7 @@ from workbook.ledger import checks, judge, page, ruling
 from workbook.ledger.claim import METRICS, conditions_of
 from workbook.results import tidy
 from workbook.stages import digests, nb
+from workbook.statistics.rule import AGAINST, FOR, OPENS
 from workbook.store.tables import write_table
 
 pytestmark = pytest.mark.xdist_group("ledger")  # what it sets up takes seconds: once, not once a worker
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.xdist_group("ledger")  # what it sets up takes seconds:
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def component(name="t", word="holds here", role="decides", **more) -> dict:
+def component(name="t", word="holds", role="decides", **more) -> dict:
     return {
         "name": name,
         "role": role,
@@ -56,26 +57,34 @@ def row(name: str, word: str, *components: dict, **more) -> dict:
         "profile": "mini",
         "lacks": [],
         "components": list(components),
+        "parts_held": "",
+        "p": 0.04 if components else None,
+        "q": 0.2 if components else None,
+        "assay": {"holds": 0.9, "refuted": 0.8} if components else None,
         **more,
     }
 
 
 ROWS = [
-    row("P01", "holds here", component("score"), component("aside", role="beside")),
+    row("P01", "holds", component("score"), component("aside", role="beside")),
     row(
         "P02",
-        "fails here",
-        component("trend", "fails here", effect=-0.5, effect_low=-0.8, effect_high=-0.2),
+        "opposite",
+        component("trend", "opposite", effect=-0.5, effect_low=-0.8, effect_high=-0.2),
         turns=True,
     ),
     row(
         "P03",
-        "inconclusive",
-        component("a", "inconclusive", n_needed=1200, smaller=True),
-        component("b", "holds here"),
+        "open",
+        component("a", "open, leans for", n_needed=1200),
+        component("b", "holds, but smaller than stated", smaller=True),
         component(
             "c", "not measured", effect=None, n_needed=None, unit="share of runs", note="no KL in common in seed 2"
         ),
+        p=None,
+        q=None,
+        assay=None,
+        parts_held="1 of 3",
     ),
     row("P04", "awaiting", lacks=["dqn", "the task commongen"]),
     row("P05", "not testable here", lacks=["the run x"]),
@@ -84,15 +93,19 @@ ROWS = [
 
 def test_the_answer_is_two_sentences_of_counts_and_names():
     assert page.answer(ROWS) == (
-        "Of the 5 claims, in profile mini with n = 5 seeds: 1 holds here, 1 fails here, 1 inconclusive, 1 awaiting, "
+        "Of the 5 claims, in profile mini with n = 5 seeds: 1 holds; 1 opposite; 1 open; 1 awaiting; "
         "1 not testable here. "
         "The evidence goes against P02; at half the training budget P02 reads differently."
     )
     assert page.answer(ROWS[:1]).endswith(
         "against none of them; at half the training budget no verdict reads differently."
     )
-    paper = [row("P01", "not reproduced"), row("P02", "not reproduced")]
-    assert "2 not reproduced. The evidence goes against P01 and P02;" in page.answer(paper)
+    against = [row("P01", "too small"), row("P02", "opposite"), row("P06", "too small")]
+    assert "2 too small; 1 opposite. The evidence goes against P01, P02 and P06;" in page.answer(against)
+    others = ["holds, but smaller than stated", *("open, leans for",) * 2, *("open, leans against",) * 2]
+    said = page.answer([row(f"P{i}", word) for i, word in enumerate(others)])
+    assert "1 holds, but smaller than stated; 2 open, leaning for; 2 open, leaning against. " in said
+    assert "The evidence goes against none of them;" in said
 
 
 def test_what_was_decided_shows_published_beside_ours_test_by_test():
@@ -113,18 +126,12 @@ def test_what_was_decided_shows_published_beside_ours_test_by_test():
         table.loc[4, "published"] == "+0.60 (share of runs)"
         and table.loc[4, "here [95 %]"] == "no KL in common in seed 2"
     )
-    assert list(table.alone[2:]) == [
-        "inconclusive (shown to be smaller than stated beforehand)",
-        "holds here",
-        "not measured",
-    ]
-    assert list(table.verdict) == ["**holds here**", "**fails here**", "**inconclusive**", "", ""]
+    assert list(table.alone[2:]) == ["open, leans for", "holds, but smaller than stated", "not measured"]
+    assert list(table.verdict) == ["**holds**", "**opposite**", "**open**", "", ""]
     named = {"tau": " (tau)", "own unit": " (its own unit)", "log ratio": " (log ratio)", "yardsticks": ""}
-    shown = {
-        unit: page.decided([row("C16", "holds here", component(unit=unit))]).loc[0, "here [95 %]"] for unit in named
-    }
+    shown = {unit: page.decided([row("C16", "holds", component(unit=unit))]).loc[0, "here [95 %]"] for unit in named}
     assert shown == {unit: f"+0.50 [+0.30, +0.70]{said}" for unit, said in named.items()}
-    assert list(table["at half the budget"]) == ["holds here", "fails here (turns)", "inconclusive", "", ""]
+    assert list(table["at half the budget"]) == ["holds", "opposite (turns)", "open", "", ""]
 
 
 def test_what_is_open_names_the_seeds_that_would_settle_it():
@@ -132,6 +139,27 @@ def test_what_is_open_names_the_seeds_that_would_settle_it():
     assert list(table.test) == ["a", "c"] and set(table.claim) == {"P03"}
     assert list(table["seeds that would settle it"]) == ["1,200", "not known"]
     assert list(table["stated beforehand"]) == ["0.25", "0.25 (share of runs)"]
+
+
+@pytest.mark.parametrize("word", ["open", "open, leans for", "open, leans against"])
+def test_every_open_word_is_unsettled_and_no_other_is(word):
+    parts = [component("a", word), component("b"), component("c", "too small"), component("aside", word, "beside")]
+    assert list(page.unsettled([row("P07", word, *parts)]).test) == ["a"]
+    assert not len(page.unsettled([row("P07", "too small", *parts), row("P08", "opposite", *parts)]))
+
+
+def test_how_sharp_the_tests_are_is_shown_of_what_was_tested():
+    several = row("P06", "too small", component("a", "too small"), component("b"), parts_held="1 of 2", p=1.0, q=1.0)
+    spread = row("P07", "opposite", component("s", "opposite"), p=0.0004, q=0.0011, assay=None)
+    table = page.sharpness([*ROWS, several, spread])
+    assert list(table.claim) == ["P01", "P02", "P06", "P07"]  # not P03, of which a part was not measured
+    assert list(table["parts that hold"]) == ["1 of 1", "0 of 1", "1 of 2", "0 of 1"]
+    assert list(table.p) == ["0.040", "0.040", "1.000", "<0.001"] and list(table.q)[2:] == ["1.000", "0.001"]
+    assert list(table["holds, if as stated"]) == ["0.90", "0.90", "0.90", "–"]
+    assert list(table["refuted, if nothing is there"]) == ["0.80", "0.80", "0.80", "–"]
+    held = [row(f"P{i}", word, component()) for i, word in enumerate(("holds", "holds, but smaller than stated"))]
+    assert list(page.sharpness(held)["parts that hold"]) == ["1 of 1", "1 of 1"]
+    assert page.text(page.sharpness(ROWS[3:])) == "None."
 
 
 def test_what_cannot_be_decided_says_what_it_lacks():
@@ -196,10 +224,8 @@ def test_the_notebook_judges_the_profiles_claims_from_its_runs(profile, monkeypa
     )
     found = json.loads((reports / "claims.json").read_text())
     words = {r["id"]: r["word"] for r in found["rows"]}
-    assert len(words) == 60 and words["P01"] == "holds here" and "fails here" in words.values()
-    assert {name for name, word in words.items() if word in ("holds here", "fails here", "inconclusive")} <= set(
-        values["claims"]
-    )
+    assert len(words) == 60 and words["P01"] == "holds" and "opposite" in words.values()
+    assert {name for name, word in words.items() if word in (*FOR, *AGAINST, *OPENS)} == set(values["claims"])
     made = nbformat.read(reports / "report.ipynb", as_version=4)
     shown = [
         o["data"].get("text/markdown", "")

@@ -520,7 +520,7 @@ def ledger(reports: Path, profile: str, *words: str) -> None:
 
 def test_the_end_names_the_pages_that_are_up_to_date_and_counts_the_ledger(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    words = ["inconclusive", "holds here", "awaiting", "holds here", "fails here"]
+    words = ["open, leans for", "holds", "awaiting", "holds", "opposite", "open, leans for", "too small"]
     ledger(tmp_path / "reports", "mini", *words)
     for name in ("kl", "gamma"):
         (tmp_path / "reports/mini" / name).mkdir()
@@ -534,7 +534,7 @@ def test_the_end_names_the_pages_that_are_up_to_date_and_counts_the_ledger(tmp_p
     ]
     assert capsys.readouterr().out.splitlines() == [
         *pages,
-        "claims: 2 hold here, 1 fails here, 1 inconclusive, 1 awaiting",
+        "claims: 2 hold; 1 too small; 1 opposite; 2 open, leaning for; 1 awaiting",
     ]
     tell_pages(tmp_path, values, {"report@gamma", "claims", "runs@kl_0"})
     assert capsys.readouterr().out.splitlines() == pages[2:]
@@ -542,12 +542,12 @@ def test_the_end_names_the_pages_that_are_up_to_date_and_counts_the_ledger(tmp_p
 
 
 def test_ledgers_stand_side_by_side_without_those_that_mean_nothing(tmp_path):
-    ledger(tmp_path / "reports", "mini", "holds here")
-    ledger(tmp_path / "reports", "smoke", "fails here")
+    ledger(tmp_path / "reports", "mini", "holds")
+    ledger(tmp_path / "reports", "smoke", "opposite")
     smoke, mini = ({"root": root, "profile": name} for name, root in (("smoke", "../.."), ("mini", ".")))
     assert side_by_side(tmp_path / "profiles/smoke", smoke) == "" and not (tmp_path / "reports/claims.json").exists()
     assert side_by_side(tmp_path, mini) == ""
-    assert json.loads((tmp_path / "reports/claims.json").read_text())["rows"][0]["words"] == {"mini": "holds here"}
+    assert json.loads((tmp_path / "reports/claims.json").read_text())["rows"][0]["words"] == {"mini": "holds"}
     assert (
         "mini: the published direction in 1 of 1" in json.loads((tmp_path / "reports/alt.json").read_text())["forest"]
     )

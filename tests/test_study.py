@@ -182,9 +182,9 @@ def made_up(shares, other=(0.5, 0.5, 0.5, 0.5, 0.5), **columns):
 @pytest.mark.parametrize(
     ("shares", "other", "words", "meaning"),
     [
-        ([0.7, 0.72, 0.69, 0.71, 0.7], [0.6, 0.62, 0.61, 0.6, 0.6], ("holds here", "holds here"), "beats both"),
-        ([0.7, 0.72, 0.69, 0.71, 0.7], [0.5, 0.45, 0.55, 0.5, 0.5], ("holds here", "inconclusive"), "a larger reward"),
-        ([0.4, 0.6, 0.5, 0.45, 0.55], [0.3, 0.31, 0.29, 0.3, 0.3], ("inconclusive", "fails here"), "is not shown"),
+        ([0.7, 0.72, 0.69, 0.71, 0.7], [0.6, 0.62, 0.61, 0.6, 0.6], ("holds", "holds"), "beats both"),
+        ([0.7, 0.72, 0.69, 0.71, 0.7], [0.5, 0.45, 0.55, 0.5, 0.5], ("holds", "open, leans for"), "a larger reward"),
+        ([0.4, 0.6, 0.5, 0.45, 0.55], [0.3, 0.31, 0.29, 0.3, 0.3], ("open, leans for", "opposite"), "is not shown"),
     ],
 )
 def test_the_answer_is_computed_from_the_seeds_and_names_simulated_raters(shares, other, words, meaning):

@@ -1,8 +1,10 @@
 """The ledger of claims from the command line.
 
 python -m workbook.ledger check params.yaml      does a profile run what its claims need?
+python -m workbook.ledger judge params.yaml      a profile's committed table judged again, without a run or its pages
 python -m workbook.ledger combine                reports/*/claims/claims.json side by side, in reports/claims.*
 python -m workbook.ledger readme                 their summary into README.md
+python -m workbook.ledger submit mine.csv        a table of your own judged by the same rule
 """
 
 from __future__ import annotations
@@ -31,17 +33,37 @@ def checked(path: Path) -> str:
     return f"{params.profile}: {len(params.claims)} of {len(known)} claims can be decided; rule {rule_hash(known)[:12]}"
 
 
+def submitted(table: Path, params: Path, out: Path | None) -> str:
+    """The ledger of somebody's table as Markdown; with `out`, written there too. Raises: ClaimError, ConfigError."""
+    from workbook.ledger import page
+    from workbook.ledger.submitted import judged, read
+    from workbook.runs.checks import load as load_params  # brings torch
+
+    profile = load_params(params)
+    rows = judged(load((profile.folder / profile.root).resolve() / "claims.yaml"), read(table, profile))
+    if out is not None:
+        page.write(rows, out)
+    tested = [row for row in rows if row["components"]]
+    return page.markdown(tested)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m workbook.ledger", description=__doc__.partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
     check = commands.add_parser("check", help="does a profile run what its claims need?")
     check.add_argument("params", nargs="?", type=Path, default=Path("params.yaml"))
+    again = commands.add_parser("judge", help="a profile's committed table judged again, without a run or its pages")
+    again.add_argument("params", nargs="?", type=Path, default=Path("params.yaml"))
     together = commands.add_parser("combine", help="reports/*/claims/claims.json side by side, in reports/claims.*")
     together.add_argument("--reports", type=Path, default=Path("reports"))
     together.add_argument("--without", nargs="*", default=NO_EVIDENCE, help="profiles that are no evidence")
     summarise = commands.add_parser("readme", help="reports/claims.json as the summary in README.md")
     summarise.add_argument("--reports", type=Path, default=Path("reports"))
     summarise.add_argument("--file", type=Path, default=Path("README.md"))
+    submit = commands.add_parser("submit", help="a table of your own judged by the same rule")
+    submit.add_argument("table", type=Path, help="CSV: condition, seed, metrics (README's table)")
+    submit.add_argument("--params", type=Path, default=Path("params.yaml"), help="whose names of conditions it uses")
+    submit.add_argument("--out", type=Path, help="a folder for claims.json, claims.csv and claims.md")
     args = parser.parse_args(argv)
     try:
         if args.command == "readme":
@@ -50,6 +72,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif args.command == "combine":
             rows = combine(find_ledgers(args.reports, args.without), args.reports)
             print(f"{args.reports / 'claims.md'}: {len(rows)} claims")
+        elif args.command == "judge":
+            from workbook.ledger import profile  # brings matplotlib
+            from workbook.runs.checks import load as load_params  # brings torch
+
+            print(profile.write(load_params(args.params)))
+        elif args.command == "submit":
+            print(submitted(args.table, args.params, args.out))
         else:
             print(checked(args.params))
     except ValueError as error:

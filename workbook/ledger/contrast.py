@@ -1,72 +1,33 @@
 """One test of a claim on the runs of a profile: its numbers in yardsticks, and its evidence before any adjustment.
 
-component, evidence = measure(test, claim, results, "test")     # evidence None: not made, and component says why
+made = measure(test, claim, results, "test")     # made.evidence None: not made, and made.component says why
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from workbook.ledger.claim import PARTIAL, YARDSTICK, Claim, ClaimError, Test
+from workbook.ledger.made import Component, Made, fraction, peak, seed_by_seed, spread
 from workbook.ledger.published import published, stated, weights
 from workbook.results.measures import yardstick_of
 from workbook.results.results import ReportError
 from workbook.results.tables import join
-from workbook.statistics import independent, ordered, paired, power
-from workbook.statistics.rule import Evidence, untestable
+from workbook.statistics import ordered, paired, power
+from workbook.statistics.rule import Evidence
 
 NOT_RUN, NOT_MEASURED = "not run here", "not measured"  # words of a test that was not made
 AXIS = {"kl_deployed": "KL", "kept_mass": "kept mass"}  # along which curves are compared
-NOTHING = Evidence(1.0, 1.0, 1.0, 1.0, paired.ALPHA)  # numbers from which nothing follows
 
 
-@dataclass(frozen=True)
-class Component:
-    """What one test came to. Raw numbers are in the metric's unit (its logarithm where log ratios are compared).
-
-    difference, low, high: mean over seeds and its 1 - alpha interval, raw; effect, effect_low, effect_high: the same
-    in `unit`; yardstick: raw size of one unit; stated: the effect or margin fixed beforehand, in `unit`; sd: of the
-    numbers per seed, raw; p_t: two-sided t (TOST for equality); p_exact: one-sided, in the claimed direction; p_t_holm,
-    p_t_table: p_t after Holm over the claim's deciding tests, and over those of the whole ledger; smaller: shown to be
-    smaller than stated, p_smaller: its TOST p (neither is part of the word below profile `paper`); n_needed: where
-    inconclusive, see `seeds_needed`; published, ...: the published effect and interval, in `unit`. None: not there.
-    """
-
-    name: str
-    role: str
-    kind: str
-    metric: str
-    decoding: str
-    direction: str
-    unit: str
-    conditions: str
-    word: str
-    stated: float
-    n: int | None = None
-    difference: float | None = None
-    low: float | None = None
-    high: float | None = None
-    yardstick: float | None = None
-    effect: float | None = None
-    effect_low: float | None = None
-    effect_high: float | None = None
-    sd: float | None = None
-    p_t: float | None = None
-    p_t_holm: float | None = None
-    p_t_table: float | None = None
-    p_exact: float | None = None
-    smaller: bool = False
-    p_smaller: float | None = None
-    n_needed: int | None = None
-    published: float | None = None
-    published_low: float | None = None
-    published_high: float | None = None
-    note: str = ""
+def nothing(alpha: float = paired.ALPHA) -> Evidence:
+    """Of numbers from which nothing follows."""
+    return Evidence(1.0, 1.0, 1.0, 1.0, alpha)
 
 
 def yardstick(results, metric: str, split: str = "test", ends: tuple[str, str] = YARDSTICK) -> paired.Interval | None:
@@ -94,7 +55,7 @@ def present(test: Test, runs: Mapping[str, Any]) -> tuple[list[list[dict[str, fl
     return arms, join(said)
 
 
-def measure(test: Test, claim: Claim, results, split: str) -> tuple[Component, Evidence | None]:
+def measure(test: Test, claim: Claim, results, split: str, alpha: float = paired.ALPHA) -> Made:
     """A test's numbers, and its evidence before any adjustment (None where it was not made, and the note says why).
 
     Raises: ClaimError where the listed runs of a deciding test have not measured what it compares.
@@ -102,29 +63,30 @@ def measure(test: Test, claim: Claim, results, split: str) -> tuple[Component, E
     arms, said = present(test, results.params.all_runs)
     component = _stated(test, claim, arms)
     if said:  # of a test beside: `judge` has seen to those that decide
-        return replace(component, note=f"needs {said}"), None
+        return Made(replace(component, note=f"needs {said}"), None)
     component = replace(component, word=NOT_MEASURED)
     if not all(map(results.independent, test.metrics)):
-        return replace(component, note="the model that was brought is its own evaluator"), None
+        return Made(replace(component, note="the model that was brought is its own evaluator"), None)
     try:
         values, span = _values(test, arms, results, split)
     except ReportError as error:  # a seed that diverged has nothing to measure; the other claims still have their words
-        return replace(component, note=str(error)), None
+        return Made(replace(component, note=str(error)), None)
     if gone := _gone(test, values, span):
         ended = _ended(test, arms, results) if split == "test" else ""
         if split == "test" and test.role == "decides" and not ended:
             raise ClaimError(
                 f"{claim.id}: {test.name}: the runs of {results.params.profile} have no {gone} ({split} prompts)"
             )
-        return replace(component, note=f"no {gone}{ended}"), None
+        return Made(replace(component, note=f"no {gone}{ended}"), None)
     if test.unit == "yardsticks" and (why := _no_yardstick(test, span)):
-        return replace(component, n=len(results.seeds), note=why), None
+        return Made(replace(component, n=len(results.seeds), note=why), None)
     component = replace(component, word=NOT_RUN)
     if test.kind == "rank":
-        return _rank(test, component, arms[0], values)
+        orders = [np.array([values[m][t] for t in terms]) for m, terms in zip(test.metrics, _sides(arms[0]))]
+        return seed_by_seed(test, component, ordered.kendall(*orders), 1.0, alpha)
     if why := _unusable(test, values):
-        return replace(component, n=len(results.seeds), note=why), NOTHING
-    return _made(test, component, arms, values, abs(span.estimate), results.seeds)
+        return Made(replace(component, n=len(results.seeds), note=why), nothing(alpha))
+    return _made(test, component, arms, values, abs(span.estimate), results.seeds, alpha)
 
 
 def _stated(test: Test, claim: Claim, arms) -> Component:
@@ -155,24 +117,22 @@ def _gone(test: Test, values, span: paired.Interval | None) -> str:
     return join(gone)
 
 
-def _made(
-    test: Test, component: Component, arms, values, unit: float, seeds: Sequence[int]
-) -> tuple[Component, Evidence]:
+def _made(test: Test, component: Component, arms, values, unit: float, seeds: Sequence[int], alpha: float) -> Made:
     """The test itself, of numbers that are all there. unit: raw size of one."""
     if test.logged:
         values[test.metric] = {term: np.log(v) for term, v in values[test.metric].items()}
     made = {metric: [np.array([_sum(t, found) for t in arm]) for arm in arms] for metric, found in values.items()}
     if test.kind == "spread":
-        return _spread(test, component, *(_sum(side, values[test.metric]) for side in (test.terms, test.against)))
+        return spread(test, component, *(_sum(side, values[test.metric]) for side in (test.terms, test.against)), alpha)
     if test.kind == "fraction":
-        return _fraction(test, component, *made[test.metric])
+        return fraction(test, component, *made[test.metric], alpha)
     if test.kind == "peak":
-        return _peak(test, component, made[test.metric][0], _levels(test, arms), unit)
+        return peak(component, made[test.metric][0], _levels(test, arms), unit, alpha)
     if test.kind == "trend":
         d = ordered.contrast(made[test.metric][0], weights("trend", _levels(test, arms)))
-        return seed_by_seed(test, component, d, unit)
+        return seed_by_seed(test, component, d, unit, alpha)
     if test.kind == "contrast":
-        return seed_by_seed(test, component, made[test.metric][0][0], unit)
+        return seed_by_seed(test, component, made[test.metric][0][0], unit, alpha)
     sweeps = [v for arm in zip(made[test.along], made[test.metric]) for v in arm]
     found = (
         ordered.frontier_difference(*sweeps)
@@ -181,8 +141,10 @@ def _made(
     )
     if found.without_overlap:
         where = join([str(seeds[i]) for i in found.without_overlap])
-        return replace(component, n=len(seeds), note=f"no {AXIS[test.along]} in common in seed {where}"), NOTHING
-    return seed_by_seed(test, component, found.differences, unit)
+        return Made(
+            replace(component, n=len(seeds), note=f"no {AXIS[test.along]} in common in seed {where}"), nothing(alpha)
+        )
+    return seed_by_seed(test, component, found.differences, unit, alpha)
 
 
 def _values(
@@ -254,80 +216,10 @@ def _unusable(test: Test, values: Mapping[str, Mapping[str, np.ndarray]]) -> str
     return f"no logarithm: {test.metric} of {join(low)} is not above 0" if low else ""
 
 
-def seed_by_seed(test: Test, component: Component, d: np.ndarray, unit: float) -> tuple[Component, Evidence]:
-    """d [n seeds] against 0, or against the margin."""
-    bound = component.stated * unit
-    near = paired.equivalence(d, bound)
-    if test.direction == "equal":
-        return _filled(
-            component, d, (near.difference, near.low_wide, near.high_wide), unit, near.p, None
-        ), near.evidence
-    found = paired.one_sample(d, test.direction)
-    component = _filled(
-        component, d, (found.difference, found.low, found.high), unit, found.p_two_sided, found.p_permutation
-    )
-    if found.evidence.testable:
-        component = replace(component, smaller=near.equivalent, p_smaller=near.p)
-    return component, found.evidence
-
-
-def _peak(
-    test: Test, component: Component, values: np.ndarray, levels: list[float], unit: float
-) -> tuple[Component, Evidence]:
-    """values [k conditions, n seeds]"""
-    d = ordered.contrast(values, weights("peak", levels))
-    height, evidence = paired.one_sample(d, "greater"), ordered.peak(values, levels).evidence
-    exact = evidence.exact_for if evidence.testable else None
-    span = (height.difference, height.low, height.high)
-    return _filled(component, d, span, unit, evidence.p_for, exact), evidence
-
-
-def _rank(test: Test, component: Component, pairs, values) -> tuple[Component, Evidence]:
-    """values: metric -> term -> [n seeds]"""
-    orders = [np.array([values[m][term] for term in terms]) for m, terms in zip(test.metrics, _sides(pairs))]
-    return seed_by_seed(test, component, ordered.kendall(*orders), 1.0)
-
-
-def _spread(test: Test, component: Component, first: np.ndarray, second: np.ndarray) -> tuple[Component, Evidence]:
-    if len(first) < 2:
-        return replace(component, n=len(first)), untestable(paired.ALPHA)
-    found = independent.brown_forsythe(first, second, test.direction)
-    ratio = found.log_ratio if math.isfinite(found.log_ratio) else None
-    return _filled(component, first, (ratio, found.low, found.high), 1.0, found.p_two_sided, None), found.evidence
-
-
-def _fraction(test: Test, component: Component, first: np.ndarray, second: np.ndarray) -> tuple[Component, Evidence]:
-    counts = [(round(float(arm.sum())), arm.size) for arm in (first, second)]
-    found = independent.fisher(*counts[0], *counts[1], test.direction)
-    component = _filled(component, first[0], (found.estimate, None, None), 1.0, None, found.p)
-    return replace(component, note=" against ".join(f"{k} of {n} runs" for k, n in counts)), found.evidence
-
-
-def _filled(component: Component, d: np.ndarray, span: tuple, unit: float, p_t, p_exact) -> Component:
-    """d [n seeds]: what the spread is of; span: difference, low, high, raw."""
-    scaled = [None if v is None else v / unit for v in span]
-    return replace(
-        component,
-        n=len(d),
-        difference=span[0],
-        low=span[1],
-        high=span[2],
-        yardstick=unit,
-        effect=scaled[0],
-        effect_low=scaled[1],
-        effect_high=scaled[2],
-        p_t=p_t,
-        p_exact=p_exact,
-        sd=float(d.std(ddof=1)) if len(d) > 1 and np.ptp(d) else 0.0,
-    )
-
-
 def seeds_needed(component: Component) -> int | None:
-    """Seeds with which the stated effect, at the spread seen, would show four times in five; None where that is not
-    known (a peak takes several comparisons, a fraction has no spread) or no number is enough.
-
-    Always more than were run: where those were enough and the effect did not show, what is there is smaller than
-    stated or hidden by chance, and one seed more is the least that can be said.
+    """Seeds with which, at the spread seen, the stated effect would show four times in five, and no effect at all would
+    be shown to be too small as often; None where that is not known (a peak takes several comparisons, a fraction has no
+    spread) or no number is enough. Always more than were run: one more is the least that can be said of an open test.
     """
     c = component
     if c.kind in ("fraction", "peak") or c.yardstick is None or c.n < 2:
@@ -335,8 +227,10 @@ def seeds_needed(component: Component) -> int | None:
     if c.kind == "spread":
         needed = power.n_needed_spread(c.stated)
     else:
-        count = power.n_needed_equivalence if c.direction == "equal" else power.n_needed
-        needed = count(c.stated * c.yardstick, c.sd)
+        bound = c.stated * c.yardstick
+        needed = power.n_needed_equivalence(bound, c.sd)
+        if c.direction != "equal":
+            needed = max(needed, power.n_needed(bound, c.sd))
     return max(int(needed), power.fewest_seeds(), c.n + 1) if math.isfinite(needed) else None
 
 

@@ -12,34 +12,47 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from scipy.stats import false_discovery_control
+
 from rlnlp.settings import nearest
+from workbook.ledger import sensitivity
 from workbook.ledger.checks import shared_yardstick, world_of
 from workbook.ledger.claim import Claim, ClaimError, conditions_of
-from workbook.ledger.contrast import NOT_MEASURED, NOTHING, Component, in_words, measure, present, seeds_needed
+from workbook.ledger.contrast import NOT_MEASURED, in_words, measure, nothing, present, seeds_needed
+from workbook.ledger.made import Component
 from workbook.ledger.ruling import (
     AWAITING,
     ELSEWHERE,
-    FULL_SCALE,
-    NOT_REPRODUCED,
-    REPRODUCED,
-    SMALLER,
     WORDS,
     rule_hash,
 )
 from workbook.results.tables import effect, join
-from workbook.statistics import power
-from workbook.statistics.rule import FAILS, FEW, HOLDS, INCONCLUSIVE, Evidence, adjusted, combine, decide, holm
+from workbook.statistics import paired, power
+from workbook.statistics.rule import (
+    AGAINST,
+    FEW,
+    FOR,
+    OPEN,
+    OPENS,
+    TOO_SMALL,
+    combine,
+    decide,
+    fair,
+    holm,
+)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim's word, what it rests on, and one computed sentence. lacks: what would make it testable."""
+    """A claim's word, what it rests on, and one computed sentence. p: of the claim, None where it was not tested;
+    lacks: what would make it testable."""
 
     id: str
     word: str
     components: tuple[Component, ...]
     sentence: str
     lacks: tuple[str, ...] = ()
+    p: float | None = None
 
     @property
     def deciding(self) -> tuple[Component, ...]:
@@ -48,16 +61,22 @@ class Verdict:
     @property
     def n_needed(self) -> int | None:
         """Seeds that would settle every deciding test still open; None if none is, or if no number is known."""
-        return max((c.n_needed for c in self.deciding if c.word == INCONCLUSIVE and c.n_needed), default=None)
+        return max((c.n_needed for c in self.deciding if c.word in OPENS and c.n_needed), default=None)
+
+    @property
+    def parts_held(self) -> str:
+        """ "2 of 3" deciding tests hold; "" for a claim of one."""
+        words = [c.word in FOR for c in self.deciding]
+        return f"{sum(words)} of {len(words)}" if len(words) > 1 else ""
 
 
-def judge(claim: Claim, results, split: str = "test") -> Verdict:
+def judge(claim: Claim, results, split: str = "test", alpha: float = paired.ALPHA) -> Verdict:
     """A claim's verdict on the runs of a profile.
 
     results: `results.Results` of the claim's conditions; split: "test" (final), or "half" (half the budget; what was
     not measured there decides nothing). A claim without tests is awaiting or not testable here. A deciding test without
     numbers
-    for some seeds, or without a yardstick, makes the claim inconclusive and its sentence says so.
+    for some seeds, or without a yardstick, leaves the claim open, and its sentence says so.
     Raises: ClaimError for a deciding test whose runs are not listed, whose listed runs have no results, or whose metric
     or decoding was not measured in any seed, unless all of them diverged.
     """
@@ -70,55 +89,42 @@ def judge(claim: Claim, results, split: str = "test") -> Verdict:
         raise ClaimError(
             f"{claim.id}: {results.params.profile} lists it and does not run what it needs: {'; '.join(lacking)}"
         )
-    measured = [measure(test, claim, results, split) for test in claim.tests]
-    decides = [i for i, (c, _) in enumerate(measured) if c.role == "decides"]
-    parts = [measured[i][1] or NOTHING for i in decides]
-    fair = dict(zip(decides, adjusted(parts)))
-    p_holm = dict(zip(decides, _holm([measured[i][0].p_t for i in decides])))
+    measured = [measure(test, claim, results, split, alpha) for test in claim.tests]
+    decides = [i for i, made in enumerate(measured) if made.component.role == "decides"]
+    parts = [measured[i].evidence or nothing(alpha) for i in decides]
+    adjusted = dict(zip(decides, fair(parts, claim.decided_by)))
+    p_holm = dict(zip(decides, _holm([measured[i].component.p_t for i in decides])))
     components = []
-    for i, (component, found) in enumerate(measured):
+    for i, (component, found, _) in enumerate(measured):
         if found is not None:
-            if i in fair:  # the side of each part that the claim's word takes after Holm, see `rule.combine`
-                side = "p_against" if claim.decided_by == "all" else "p_for"
-                found = replace(found, **{side: getattr(fair[i], side)})
-            component = replace(component, word=decide(found), p_t_holm=p_holm.get(i))
-            if component.word == INCONCLUSIVE and split == "test":
+            component = replace(component, word=decide(adjusted.get(i, found)), p_t_holm=p_holm.get(i))
+            if component.word in OPENS and split == "test":
                 component = replace(component, n_needed=seeds_needed(component))
         components.append(component)
-    if gone := [f"{c.name} ({c.note})" for c, found in measured if c.role == "decides" and found is None]:
-        said = f"Inconclusive: not measured ({split}): {'; '.join(gone)}."  # never a word on a part of a claim
-        return Verdict(claim.id, INCONCLUSIVE, tuple(components), said)
-    word = decide(combine(parts, claim.decided_by))
-    lacking: tuple[str, ...] = ()
+    if gone := [f"{c.name} ({c.note})" for c, found, _ in measured if c.role == "decides" and found is None]:
+        said = f"Open: not measured ({split}): {'; '.join(gone)}."  # never a word on a part of a claim
+        return Verdict(claim.id, OPEN, tuple(components), said)
+    whole = combine(parts, claim.decided_by)
+    word, lacking = decide(whole), ()
     if word == FEW:
         word, lacking = ELSEWHERE, (f"at least {power.fewest_seeds()} seeds (here {len(results.seeds)})",)
-    elif results.params.profile == FULL_SCALE:
-        if _refuted(parts, [measured[i][0].p_smaller for i in decides], claim.decided_by):
-            word = NOT_REPRODUCED
-        elif word == HOLDS:
-            word = INCONCLUSIVE if any(map(_too_small, components)) else REPRODUCED
-    found = Verdict(claim.id, word, tuple(components), "", lacking)
+    found = Verdict(claim.id, word, tuple(components), "", lacking, None if lacking else whole.p)
     return replace(found, sentence=_sentence(found))
 
 
 def sign_changes(full: Verdict, half: Verdict) -> bool:
-    """Whether holds here turns into fails here or back from half the budget to the full one, in the claim or in a
-    deciding test, or a deciding effect changes its sign that is not inconclusive at both (chance turns every second
+    """Whether a word for the claim turns into one against it or back from half the budget to the full one, in the claim
+    or in a deciding test, or a deciding effect changes its sign that is not open at both (chance turns every second
     effect of 0)."""
     before = {c.name: c for c in half.deciding}
     for now in full.deciding:
         then = before.get(now.name)
         if then is None or then.effect is None or now.effect is None:
             continue
-        said = {now.word, then.word}
-        if (
-            said == {HOLDS, FAILS}
-            or now.direction != "equal"
-            and then.effect * now.effect < 0
-            and said & {HOLDS, FAILS}
-        ):
+        settled = not {now.word, then.word} <= {*OPENS}
+        if _turned(now.word, then.word) or now.direction != "equal" and then.effect * now.effect < 0 and settled:
             return True
-    return {full.word, half.word} in ({HOLDS, FAILS}, {REPRODUCED, NOT_REPRODUCED})
+    return _turned(full.word, half.word)
 
 
 def lacks(claim: Claim, runs: Mapping[str, Any]) -> list[str]:
@@ -143,7 +149,7 @@ def ledger(
 ) -> list[dict[str, Any]]:
     """One row per claim of the file, in its order: word, sentence, tests, the word at half the budget.
 
-    listed: ids that the profile decides.
+    listed: ids that the profile decides. q: Benjamini-Yekutieli over the claims with a p; assay: see `sensitivity`.
     Raises: ClaimError naming every missing run of every listed claim, an id that no claim has, or a listed claim that
     cannot be tested at all.
     """
@@ -168,11 +174,24 @@ def ledger(
             verdict = _not_here(claim, params.all_runs)
         else:
             verdict = judge(claim, results)
-        rows.append(_row(claim, verdict, half, results, fixed))
+        rows.append(row_of(claim, verdict, half, results, fixed))
+        if rows[-1]["p"] is not None:
+            made = [measure(test, claim, results, "test") for test in claim.deciding]
+            found = sensitivity.assay(claim, made, len(results.seeds))
+            rows[-1]["assay"] = found and asdict(found)
+    over_the_ledger(rows)
+    return rows
+
+
+def over_the_ledger(rows: Sequence[dict[str, Any]]) -> None:
+    """Fill in what takes all rows together: Holm over every deciding test, q over every claim that was tested."""
     family = [c for row in rows for c in row["components"] if c["role"] == "decides" and c["p_t"] is not None]
     for component, p in zip(family, _holm([c["p_t"] for c in family])):
         component["p_t_table"] = p
-    return rows
+    if tested := [row for row in rows if row["p"] is not None]:
+        shares = false_discovery_control([row["p"] for row in tested], method="by")
+        for row, q in zip(tested, shares):
+            row["q"] = float(q)
 
 
 def runs_of(claims: Mapping[str, Claim], params) -> list[str]:
@@ -213,24 +232,13 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 def _holm(p_values: Sequence[float | None]) -> list[float | None]:
     known = [p for p in p_values if p is not None]
-    fair = iter(holm(known))
-    return [None if p is None else next(fair) for p in p_values]
+    stepped = iter(holm(known))
+    return [None if p is None else next(stepped) for p in p_values]
 
 
-def _refuted(parts: Sequence[Evidence], p_smaller: Sequence[float | None], how: str) -> bool:
-    """Whether the parts show the opposite, or effects smaller than stated (p_smaller: TOST p, None where not made).
-
-    Each p of the two is at least that of a one-sided t test of "below the stated effect", so either may be taken: a
-    claim whose effects are as stated is refuted with probability <= alpha.
-    """
-    smaller = [e if p is None else replace(e, p_against=p, exact_against=0.0) for e, p in zip(parts, p_smaller)]
-    likelier = [min(pair, key=lambda e: e.opposite.p) for pair in zip(parts, smaller)]
-    ways = (parts, smaller) if how == "all" else (likelier,)
-    return any(decide(combine(way, how).opposite) == HOLDS for way in ways)
-
-
-def _too_small(c: Component) -> bool:
-    return c.role == "decides" and c.direction != "equal" and c.effect is not None and abs(c.effect) < c.stated
+def _turned(word: str, other: str) -> bool:
+    """Whether one of two words is for the claim and the other one against it."""
+    return (word in FOR and other in AGAINST) or (word in AGAINST and other in FOR)
 
 
 def _sentence(verdict: Verdict) -> str:
@@ -242,30 +250,32 @@ def _sentence(verdict: Verdict) -> str:
         said = f"{c.name} {effect(c.effect, c.effect_low, c.effect_high)}" if c.effect is not None else c.name
         beside = [f"published {c.published:+.2f}"] if c.published is not None else []
         beside += [c.note] if c.note else []
-        beside += [SMALLER] if c.smaller else []
         said += f" ({'; '.join(beside)})" if beside else ""
         parts.append(said if c.word in (verdict.word, NOT_MEASURED) else f"{said}: {c.word}")
-    open_ = [c for c in verdict.deciding if c.word == INCONCLUSIVE and c.n_needed]
+    open_ = [c for c in verdict.deciding if c.word in OPENS and c.n_needed]
     more = ""
-    if verdict.word == INCONCLUSIVE and open_:
+    if verdict.word in OPENS and open_:
         worst = max(open_, key=lambda c: c.n_needed)
         many = in_words(worst.n_needed, worst.n)
         said = (
             f"{many.capitalize()} seeds are needed to" if worst.n_needed == worst.n + 1 else f"About {many} seeds would"
         )
         more = f" {said} settle an effect of {worst.stated:.3g} ({worst.name})."
-    other = {HOLDS: FAILS, FAILS: HOLDS, REPRODUCED: FAILS}.get(verdict.word)
-    if verdict.word == NOT_REPRODUCED and any(c.word == FAILS for c in verdict.deciding):  # and not for being small
-        other = HOLDS
-    beside = [c for c in verdict.components if c.role == "beside" and c.word == other and c.direction != "equal"]
+    beside = [
+        c
+        for c in verdict.components
+        if c.role == "beside" and c.direction != "equal" and c.word != TOO_SMALL and _turned(c.word, verdict.word)
+    ]
     against = [f"{c.name} {effect(c.effect, c.effect_low, c.effect_high)}" for c in beside]
     more += f" Beside it, but not in the word, the opposite: {'; '.join(against)}." if against else ""
     units = {c.unit for c in verdict.deciding}
     unit = f" ({units.pop()})" if len(units) == 1 else " (yardsticks, or log ratios and shares where there is none)"
-    return f"{verdict.word.capitalize()}{unit}: {'; '.join(parts)}.{more}"
+    held = f"; {verdict.parts_held} parts hold" if verdict.parts_held else ""
+    return f"{verdict.word.capitalize()}{unit}{held}: {'; '.join(parts)}.{more}"
 
 
-def _row(claim: Claim, verdict: Verdict, half: Verdict | None, results, fixed: str) -> dict[str, Any]:
+def row_of(claim: Claim, verdict: Verdict, half: Verdict | None, results, fixed: str) -> dict[str, Any]:
+    """A row of the ledger. fixed: the hash of the rule."""
     return {
         "id": claim.id,
         "claim": claim.claim,
@@ -275,6 +285,10 @@ def _row(claim: Claim, verdict: Verdict, half: Verdict | None, results, fixed: s
         "sentence": verdict.sentence,
         "lacks": list(verdict.lacks),
         "decided_by": claim.decided_by,
+        "parts_held": verdict.parts_held,
+        "p": verdict.p,
+        "q": None,
+        "assay": None,
         "n_needed": verdict.n_needed,
         "half_word": half and half.word,
         "half_sentence": half and half.sentence,

@@ -13,19 +13,25 @@ from typing import Any
 
 import pandas as pd
 
-from workbook.ledger.contrast import NOT_MEASURED, Component, in_words
+from workbook.ledger.contrast import NOT_MEASURED, in_words
 from workbook.ledger.judge import summary
-from workbook.ledger.ruling import AWAITING, ELSEWHERE, NOT_REPRODUCED, RULE, SMALLER, TURNS, WRITTEN
+from workbook.ledger.made import Component
+from workbook.ledger.ruling import AWAITING, ELSEWHERE, RULE, TURNS, WRITTEN
 from workbook.results import tables
 from workbook.results.tables import counted, effect, join
 from workbook.statistics import paired
-from workbook.statistics.rule import FAILS, INCONCLUSIVE
+from workbook.statistics.rule import AGAINST, FOR, OPENS
 from workbook.store.files import atomic_json, atomic_write
 
 Rows = Sequence[Mapping[str, Any]]
-AGAINST = (FAILS, NOT_REPRODUCED)
 SHORT = {"yardsticks": "", "share of runs": " (share of runs)", "own unit": " (its own unit)"}
 NOTHING = "–"
+SHARP = (
+    "p is that of the whole claim; q is the share of false words to be expected among the claims with a q as small "
+    "(Benjamini-Yekutieli, whatever the tests share). The last two columns are simulated, with the claim's own noise, "
+    "its covariance and as many seeds as here: how often it would hold if every effect were as stated, and be refuted "
+    "if there were none. A claim with a small share on the left could hardly have held; an open word there says little."
+)
 
 
 def answer(rows: Rows) -> str:
@@ -58,7 +64,7 @@ def decided(rows: Rows) -> pd.DataFrame:
                 "test": c["name"],
                 "published": _effect(c, "published"),
                 "here [95 %]": _effect(c, "effect"),
-                "alone": _alone(c),
+                "alone": c["word"],
             }
             lines.append({"claim": whole["claim"], **cells, **whole})
             whole = dict.fromkeys(whole, "")
@@ -66,7 +72,7 @@ def decided(rows: Rows) -> pd.DataFrame:
 
 
 def unsettled(rows: Rows) -> pd.DataFrame:
-    """The deciding tests that leave a claim inconclusive, with the seeds that would settle the effect stated."""
+    """The deciding tests that leave a claim open, with the seeds that would settle the effect stated."""
     return pd.DataFrame(
         [
             {
@@ -78,9 +84,30 @@ def unsettled(rows: Rows) -> pd.DataFrame:
                 "seeds that would settle it": in_words(c["n_needed"], c["n"]) if c["n_needed"] else "not known",
             }
             for row in rows
-            if row["word"] == INCONCLUSIVE
+            if row["word"] in OPENS
             for c in row["components"]
-            if c["role"] == "decides" and c["word"] in (INCONCLUSIVE, NOT_MEASURED)
+            if c["role"] == "decides" and c["word"] in (*OPENS, NOT_MEASURED)
+        ]
+    )
+
+
+def sharpness(rows: Rows) -> pd.DataFrame:
+    """How far each tested claim's word can be trusted: parts that hold, p, q over the whole ledger, and how often the
+    same tests, with this noise and so many seeds, would say "holds" of a world as stated, and "too small" or "opposite"
+    of one where nothing is there."""
+    return pd.DataFrame(
+        [
+            {
+                "claim": row["id"],
+                "word": row["word"],
+                "parts that hold": row["parts_held"] or ("1 of 1" if row["word"] in FOR else "0 of 1"),
+                "p": _p(row["p"]),
+                "q": _p(row["q"]),
+                "holds, if as stated": _share(row["assay"], "holds"),
+                "refuted, if nothing is there": _share(row["assay"], "refuted"),
+            }
+            for row in rows
+            if row["p"] is not None
         ]
     )
 
@@ -133,8 +160,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
             "p (exact)": _p(c["p_exact"]),
             "n": "" if c["n"] is None else f"{c['n']}",
             "n that settles it": "" if c["n_needed"] is None else in_words(c["n_needed"], c["n"]),
-            "word": c["word"]
-            + (f" ({'; '.join(said)})" if (said := [*filter(None, [c["note"], c["smaller"] and SMALLER])]) else ""),
+            "word": c["word"] + (f" ({c['note']})" if c["note"] else ""),
         }
         for row in rows
         for c in row["components"]
@@ -146,6 +172,8 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     if tests:
         parts += ["## Every test", tables.markdown(pd.DataFrame(tests))]
+    if len(sharp := sharpness(rows)):
+        parts += ["## How sharp the tests are", SHARP, tables.markdown(sharp)]
     parts += [
         "## The rule",
         *(f"Hash of the rule and of every test: `{row['rule'][:12]}`. Alpha is {paired.ALPHA:g}." for row in rows[:1]),
@@ -171,7 +199,7 @@ def write(rows: Sequence[Mapping[str, Any]], folder: str | Path) -> None:
 
 
 def counts(rows: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(f"{word}: {count}" for word, count in summary(rows).items())
+    return "; ".join(f"{word}: {count}" for word, count in summary(rows).items())
 
 
 def write_csv(path: Path, names: Sequence[str], lines: Sequence[Sequence[Any]]) -> None:
@@ -193,10 +221,6 @@ def _lacking(rows: Rows, word: str, title: str) -> pd.DataFrame:
     )
 
 
-def _alone(c: Mapping[str, Any]) -> str:
-    return c["word"] + (f" ({SMALLER})" if c["smaller"] else "")
-
-
 def _effect(c: Mapping[str, Any], which: str) -> str:
     """ "+0.68 [+0.54, +0.81]" of a test, published or measured; its note or a dash where there is no number."""
     if c[which] is None:
@@ -206,6 +230,10 @@ def _effect(c: Mapping[str, Any], which: str) -> str:
 
 def _unit(c: Mapping[str, Any]) -> str:
     return SHORT.get(c["unit"], f" ({c['unit']})")
+
+
+def _share(assay: Mapping[str, float] | None, which: str) -> str:
+    return NOTHING if assay is None else f"{assay[which]:.2f}"
 
 
 def _p(value: float | None) -> str:

@@ -32,12 +32,13 @@ from workbook.results import design, tables
 from workbook.results import results as tables_of
 from workbook.results.design import OF_TRAINING, QUALITY
 from workbook.results.results import ReportError, Results
-from workbook.results.tables import between, join, markdown, number, signed
+from workbook.results.tables import between, counted, join, markdown, number, signed
 from workbook.store.files import atomic_json, atomic_write
 
 GENERAL = (
     "The models are small and trained here; sizes of effects need not carry over. No human read the texts.",
-    "*Inconclusive* is not “no effect”: with few seeds only large effects can be told from chance.",
+    "*Open* is not “no effect”: with few seeds only large effects can be told from chance. "
+    "*Too small* is: of the size that was claimed.",
 )
 PROMPTS = 20  # of each run's texts in samples.md
 
@@ -113,8 +114,8 @@ def opening(page: Page) -> str:
 def answer(page: Page) -> str:
     """The first comparison of the headline, and how many claims the ledger decided."""
     rows, lost = page.judged
-    words = [r["word"] for r in rows if r["word"] not in (AWAITING, ELSEWHERE)]
-    counts = join([f"{words.count(w)} {w}" for w in dict.fromkeys(words)]) or "none decided in this profile"
+    judged = [r for r in rows if r["word"] not in (AWAITING, ELSEWHERE)]
+    counts = counted(judge.summary(judged)) or "none decided in this profile"
     second = f"Claims: {counts}{f'; {len(lost)} not judged' if lost else ''}."
     if not page.headline:
         return f"**Answer.** No two of its runs can be compared here. {second}"

@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 
 PLURAL = {  # of the ledger, in the order in which they are counted: of several claims
-    "holds here": "hold here",
-    "fails here": "fail here",
-    "inconclusive": "inconclusive",
+    "holds": "hold",
+    "holds, but smaller than stated": "hold, but smaller than stated",
+    "too small": "too small",
+    "opposite": "opposite",
+    "open": "open",
+    "open, leans for": "open, leaning for",
+    "open, leans against": "open, leaning against",
     "awaiting": "awaiting",
     "not testable here": "not testable here",
-    "reproduced": "reproduced",
-    "not reproduced": "not reproduced",
 }
 PROMPT_WORDS = 20  # words of a prompt that a report shows at most
 
@@ -43,8 +45,8 @@ def effect(value: float | None, low: float | None, high: float | None) -> str:
 
 
 def counted(summary: Mapping[str, int]) -> str:
-    """The ledger in a line: "9 hold here, 1 fails here, 8 inconclusive". summary: word -> how many claims got it."""
-    return ", ".join(f"{summary[w]} {many if summary[w] > 1 else w}" for w, many in PLURAL.items() if summary.get(w))
+    """The ledger in a line: "9 hold; 1 opposite; 8 open, leaning for". summary: word -> how many claims got it."""
+    return "; ".join(f"{summary[w]} {many if summary[w] > 1 else w}" for w, many in PLURAL.items() if summary.get(w))
 
 
 def join(parts: Sequence[str], last: str = " and ") -> str:

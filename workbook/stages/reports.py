@@ -12,12 +12,9 @@ from pathlib import Path
 
 import workbook.runs.checks
 from rlnlp.settings import ConfigError
-from workbook.figures.parts import save
-from workbook.ledger import checks, forest, judge
-from workbook.ledger import page as ledger_page
+from workbook.ledger import profile
 from workbook.ledger.claim import ClaimError
 from workbook.reports import pages
-from workbook.results import results as tables
 from workbook.results.results import ReportError
 from workbook.stages.reproduce import side_by_side
 
@@ -33,13 +30,7 @@ def make(params) -> list[Path]:
         pages.write(pages.load(params, name), folder)
         made.append(folder / "verdict.md")
         print(f"report: {os.path.relpath(made[-1])}", flush=True)
-    known = checks.load(params.folder / params.root / "claims.yaml")
-    results = tables.load(params, judge.runs_of(known, params))
-    rows, folder = judge.ledger(known, results, params.claims), params.reports_folder / "claims"
-    ledger_page.write(rows, folder)
-    if forest.contrasts(ours := {params.profile: rows}):
-        save(forest.forest(ours), folder, "forest")
-    print(f"ledger: {os.path.relpath(folder / 'claims.md')}", flush=True)
+    print(f"ledger: {os.path.relpath(profile.write(params))}", flush=True)
     if wrong := side_by_side(params.folder, {"root": params.root, "profile": params.profile}):
         raise ClaimError(wrong)
     return made
@@ -50,8 +41,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "profile", nargs="?", default="mini", help="mini (top level) or the name of a folder in profiles/"
     )
-    profile = parser.parse_args(argv).profile
-    folder = Path(".") if profile == "mini" else Path("profiles") / profile
+    name = parser.parse_args(argv).profile
+    folder = Path(".") if name == "mini" else Path("profiles") / name
     try:
         make(workbook.runs.checks.load(folder / "params.yaml"))
     except (ConfigError, ReportError, ClaimError) as error:

@@ -58,10 +58,10 @@ class Exact:
 
     @property
     def evidence(self) -> Evidence:
-        direction(self.alternative)
+        towards = direction(self.alternative) * self.estimate
         if self.p is None:
             return untestable(self.alpha)
-        return Evidence(self.p, self.p_opposite, 0.0, 0.0, self.alpha)
+        return Evidence(self.p, self.p_opposite, 0.0, 0.0, self.alpha, towards=towards)
 
 
 def smallest_p_unpaired(n: int, m: int, alternative: Alternative = "two-sided") -> float:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats as scipy_stats
 
-from workbook.statistics.paired import ALPHA, Alternative, Paired, finite, one_sample
+from workbook.statistics.paired import ALPHA, Alternative, Paired, finite, many, one_sample
 from workbook.statistics.rule import Evidence, combine
 
 MIN_SWEEP = 4  # values of beta below which a curve is not interpolated
@@ -97,12 +97,12 @@ def contrast(values: np.ndarray, weights: Sequence[float]) -> np.ndarray:
 def peak(values: np.ndarray, levels: Sequence[float] | None = None, alpha: float = ALPHA) -> Peak:
     """Does the metric rise and then fall over ordered conditions? values [k >= 3, n]; a dip: pass -values.
 
-    levels [k]: positions for the curvature, else ranks. Holds here iff all three do (intersection-union): the curvature
+    levels [k]: positions for the curvature, else ranks. Holds iff all three do (intersection-union): the curvature
     is negative; some interior condition beats the first; some interior condition beats the last, each "some" after Holm
-    over the k - 2 interior conditions. Fails here iff, after Holm over the three, the curvature is positive, or the
+    over the k - 2 interior conditions. Opposite iff, after Holm over the three, the curvature is positive, or the
     first, or the last, beats every interior condition.
     Error rate: each part is tested at alpha by `rule.decide`'s rule, so a curve without a peak (monotone, flat, or
-    level after a rise) "holds here" with probability <= alpha, however the conditions depend on each other, as long as
+    level after a rise) "holds" with probability <= alpha, however the conditions depend on each other, as long as
     the per-seed differences are about normal or symmetric. Curvature is required because one lucky interior
     condition is not a peak; it makes the test miss peaks close to an end.
     """
@@ -115,6 +115,19 @@ def peak(values: np.ndarray, levels: Sequence[float] | None = None, alpha: float
     over_last = tuple(one_sample(row - v[-1], "greater", alpha) for row in v[1:-1])
     parts = [curvature, combine(over_first, "any"), combine(over_last, "any")]
     return Peak(curvature, over_first, over_last, combine(parts, "all"))
+
+
+def peaks(samples: np.ndarray, levels: Sequence[float], alpha: float = ALPHA) -> list[Evidence]:
+    """The evidence of `peak` for many samples [r, k >= 3, n] at once, for simulations."""
+    curvature = many(np.einsum("k,rkn->rn", polynomial_weights(levels, 2), samples), "less", alpha=alpha)
+    inner = [
+        [many(samples[:, i] - samples[:, end], "greater", alpha=alpha) for i in range(1, samples.shape[1] - 1)]
+        for end in (0, -1)
+    ]
+    return [
+        combine([curve, combine(first, "any"), combine(last, "any")], "all")
+        for curve, first, last in zip(curvature, zip(*inner[0]), zip(*inner[1]))
+    ]
 
 
 def kendall(first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Statistics on seed-level numbers: one value per seed, because the seed (= corpus draw) is the unit of replication.
 
     difference = compare(without_kl, with_kl, alternative="greater")     # two arrays [n], seed i in both
-    decide(difference)                                                  # "holds here" | "fails here" | ...
+    decide(difference)                                                  # "holds" | "opposite" | "open, leans for" | ...
     decide(combine([difference, another], how="all"))                   # a claim with several parts
 
 A permutation test of n paired seeds cannot give a p below 2^-n (one-sided), whatever the data. `smallest_p` says which,
@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -27,6 +27,7 @@ from workbook.statistics.rule import Evidence, directed, untestable
 ALPHA = 0.05
 Alternative = Literal["two-sided", "greater", "less"]
 MAX_EXACT = 20  # seeds up to which all 2^n sign flips are enumerated
+MOST_FLIPPED = 12  # in simulations: above, the exact p of samples that are about normal is the t test's
 
 
 class TooFewSeeds(ValueError):
@@ -102,7 +103,7 @@ class Equivalence:
     def evidence(self) -> Evidence:
         if self.p is None:
             return untestable(self.alpha)
-        return Evidence(self.p, self.p_beyond, 0.0, 0.0, self.alpha)
+        return Evidence(self.p, self.p_beyond, 0.0, 0.0, self.alpha, towards=self.margin - abs(self.difference))
 
 
 def iqm(values: Sequence[float], axis: int = -1) -> float:
@@ -264,6 +265,39 @@ def equivalence(differences: Sequence[float], margin: float, alpha: float = ALPH
         p=p,
         p_beyond=p_beyond,
     )
+
+
+def many(
+    samples: np.ndarray, alternative: Alternative, bound: float | None = None, alpha: float = ALPHA
+) -> list[Evidence]:
+    """The evidence of `one_sample` of each sample, with the size that `equivalence` finds in it; all at once, for
+    simulations.
+
+    samples [r, n]: each as in `one_sample`; bound > 0: the effect stated beforehand, None if none was. Limits: r = 1 is
+    one_sample's evidence with equivalence's p as p_small; a design in which `smallest_p` exceeds alpha is untestable
+    throughout.
+    """
+    d, sign = np.asarray(samples, dtype=float), direction(alternative)
+    r, n = d.shape
+    if n < 2 or smallest_p(n, alternative) > alpha:
+        return [untestable(alpha)] * r
+    mean, scale = d.mean(1), d.std(1, ddof=1) / np.sqrt(n)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        two_sided = 2 * special.stdtr(n - 1, -np.abs(mean / scale))
+        small = np.ones(r) if bound is None else special.stdtr(n - 1, -(bound - np.abs(mean)) / scale)
+    exact_for, exact_against = (np.zeros(r), np.zeros(r)) if n > MOST_FLIPPED else _flipped(sign * d)
+    return [
+        replace(directed(sign * m, p, f, a, alpha), p_small=q)
+        for m, p, f, a, q in zip(*(v.tolist() for v in (mean, two_sided, exact_for, exact_against, small)))
+    ]
+
+
+def _flipped(d: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Exact one-sided sign-flip p of each row of d [r, n], that its mean is above 0 and that it is below."""
+    n = d.shape[1]
+    signs = 1 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
+    sums, seen, slack = d @ signs.T, d.sum(1, keepdims=True), 1e-12 * np.abs(d).sum(1, keepdims=True)
+    return (sums >= seen - slack).mean(1), (sums <= seen + slack).mean(1)
 
 
 def opposite(alternative: Alternative) -> Alternative:

@@ -1,0 +1,117 @@
+"""A registered design on made-up draws: who leaves when, what runs on, and that nothing is judged twice."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from pydantic import ValidationError
+
+import workbook.runs.checks
+from tests.test_claims import claim, contrast
+from workbook.ledger import looks
+from workbook.ledger.claim import ClaimError
+from workbook.ledger.looks import Design
+from workbook.ledger.ruling import rule_hash
+from workbook.statistics.rule import HOLDS, OPENS
+from workbook.statistics.sequential import levels
+
+ROOT = Path(__file__).parents[1]
+DRAWS = tuple(range(101, 117))
+CLAIMS = {  # one with a large effect, one with none, one whose parts differ
+    "Z01": claim(contrast()),
+    "Z02": claim(contrast("nlpo_gamma_100", "nlpo_gamma_095"), id="Z02"),
+    "Z03": claim(contrast(), contrast("nlpo_gamma_100", "nlpo_gamma_095"), id="Z03"),
+}
+NEEDED = ["zero_shot", "ppo_kl_0", "ppo_gamma_095", "ppo_gamma_100", "nlpo_gamma_095", "nlpo_gamma_100"]
+
+
+@pytest.fixture(scope="module")
+def params():
+    return workbook.runs.checks.load(ROOT / "params.yaml")
+
+
+@pytest.fixture(scope="module")
+def table():
+    """16 draws: a yardstick of .5, PPO's effect .3 raw; NLPO's is 0 after every second draw, with a spread that hides a
+    tenth of a yardstick."""
+    noise = np.random.default_rng(0).normal(size=(len(DRAWS), len(NEEDED)))
+    noise[:, 4:] = (-1.0) ** np.arange(len(DRAWS))[:, None] * [1, -1]
+    mean = dict(zip(NEEDED, (0.0, 0.5, 0.1, 0.4, 0.1, 0.1)))
+    spread = dict(zip(NEEDED, (0.0, 0.0, 0.02, 0.02, 0.1, 0.1)))
+    rows = [
+        {
+            "condition": c,
+            "seed": draw,
+            "split": split,
+            "decoding": "plain",
+            "score": mean[c] + spread[c] * noise[i, j],
+        }
+        for i, draw in enumerate(DRAWS)
+        for j, c in enumerate(NEEDED)
+        for split in ("test", "half")
+    ]
+    return pd.DataFrame(rows)
+
+
+def design(**more) -> Design:
+    values = {"rule": rule_hash(CLAIMS), "claims": ["Z01", "Z02", "Z03"], "draws": list(DRAWS), "looks": [8, 16]}
+    return Design.model_validate({**values, **more})
+
+
+def test_before_the_first_look_all_that_is_needed_runs(params, table):
+    few = table[table.seed < DRAWS[7]]  # seven draws
+    assert looks.look(design(), CLAIMS, few, params) == []
+    assert looks.wanted(design(), CLAIMS, params, []) == sorted(NEEDED, key=list(params.all_runs).index)
+    assert looks.look(design(), CLAIMS, table[:0], params) == []
+
+
+def test_a_settled_claim_leaves_with_what_only_it_needs(params, table):
+    eight = table[table.seed <= DRAWS[7]]
+    (first,) = looks.look(design(), CLAIMS, eight, params)
+    assert first.n == 8 and first.level == levels([8, 16])[0] and first.settled == ("Z01",)
+    assert first.verdicts["Z01"].word == HOLDS and first.verdicts["Z03"].word in OPENS
+    assert looks.open_claims(design(), [first]) == ["Z02", "Z03"]
+    both = design(claims=["Z01", "Z02"])
+    left = looks.wanted(both, CLAIMS, params, looks.look(both, CLAIMS, eight, params))
+    assert set(left) == {"zero_shot", "ppo_kl_0", "nlpo_gamma_095", "nlpo_gamma_100"}
+
+
+def test_the_next_look_needs_only_the_conditions_that_ran_on(params, table):
+    both = design(claims=["Z01", "Z02"])
+    gone = table.condition.isin(["ppo_gamma_095", "ppo_gamma_100"]) & (table.seed > DRAWS[7])
+    first, second = looks.look(both, CLAIMS, table[~gone], params)
+    assert second.n == 16 and set(second.verdicts) == {"Z02"}
+    rows = {row["id"]: row for row in looks.ledger(both, CLAIMS, table[~gone], params)}
+    assert (rows["Z01"]["look"], rows["Z01"]["seeds"], rows["Z01"]["settled"]) == (8, 8, True)
+    assert (rows["Z02"]["look"], rows["Z02"]["seeds"]) == (16, 16) and rows["Z01"]["word"] == HOLDS
+    assert looks.open_claims(both, [first, second]) == []  # the last look is made
+    half = table[~gone & ((table.condition != "zero_shot") | (table.seed < DRAWS[12]))]
+    assert [one.n for one in looks.look(both, CLAIMS, half, params)] == [8]  # a draw that is not whole is none
+
+
+def test_intervals_are_those_of_the_looks_level(params, table):
+    (first,) = looks.look(design(), CLAIMS, table[table.seed <= DRAWS[7]], params)
+    (test,) = first.verdicts["Z02"].components
+    from scipy import stats
+
+    d = [
+        table[(table.condition == c) & (table.split == "test") & (table.seed <= DRAWS[7])].score.to_numpy()
+        for c in ("nlpo_gamma_100", "nlpo_gamma_095")
+    ]
+    low, high = stats.ttest_1samp(d[0] - d[1], 0).confidence_interval(1 - first.level)
+    assert (test.low, test.high) == pytest.approx((low, high))
+
+
+def test_another_rule_or_test_is_refused():
+    design().check(CLAIMS)
+    with pytest.raises(ClaimError, match="not the registered one"):
+        design().check({**CLAIMS, "Z01": claim(contrast(effect=0.2))})
+    with pytest.raises(ClaimError, match="registered claims without tests: Z09"):
+        design(claims=["Z01", "Z09"]).check(CLAIMS)
+
+
+@pytest.mark.parametrize("wrong", [{"looks": [16, 8]}, {"looks": [8, 17]}, {"draws": [1, 1, 2]}, {"looks": [8, 8]}])
+def test_a_design_that_cannot_be_is_refused(wrong):
+    with pytest.raises(ValidationError):
+        design(**wrong)

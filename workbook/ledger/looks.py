@@ -1,0 +1,143 @@
+"""A registered design: looks at growing data, at each of which the claims that are settled leave.
+
+    design = Design.model_validate(values)                    # committed before the first run
+    looks = look(design, claims, table, params)               # of as many draws as the table has whole
+    wanted(design, claims, params, looks)                     # the conditions that the open claims still need
+
+A claim is settled when each of its deciding tests is: for it, against it, or of the other kind. Its word is that of the
+look at which it left, with the level of that look; it is not judged again, and what only it needs runs no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from pydantic import Field, model_validator
+
+from rlnlp.settings import Settings
+from workbook.ledger.claim import Claim, ClaimError, conditions_of
+from workbook.ledger.judge import Verdict, judge, over_the_ledger, row_of
+from workbook.ledger.ruling import rule_hash
+from workbook.results.results import Results
+from workbook.statistics.rule import AGAINST, FOR
+from workbook.statistics.sequential import levels
+
+
+class Design(Settings):
+    """What is fixed before the first counted run."""
+
+    rule: str = Field(min_length=64, max_length=64, description="`ruling.rule_hash` of the tests that decide")
+    claims: tuple[str, ...] = Field(min_length=1, description="ids of the claims that are put to the test")
+    draws: tuple[int, ...] = Field(
+        min_length=1, description="draws in the order in which they are run; none seen before"
+    )
+    looks: tuple[int, ...] = Field(min_length=1, description="numbers of draws after which the claims are judged")
+    alpha: float = Field(0.05, gt=0, lt=1, description="over all looks together, for each claim and kind of error")
+
+    @model_validator(mode="after")
+    def _fits(self):
+        if len(set(self.draws)) < len(self.draws):
+            raise ValueError("draws: expected different ones")
+        if list(self.looks) != sorted(set(self.looks)) or self.looks[-1] > len(self.draws):
+            raise ValueError(f"looks: expected growing numbers up to {len(self.draws)}, the number of draws")
+        return self
+
+    def check(self, claims: Mapping[str, Claim]) -> None:
+        """Raises ClaimError where the rule, a test or a claim is not the registered one."""
+        if gone := [name for name in self.claims if name not in claims or not claims[name].tests]:
+            raise ClaimError(f"registered claims without tests: {', '.join(gone)}")
+        if (now := rule_hash(claims)) != self.rule:
+            raise ClaimError(
+                f"the rule or a test is not the registered one: expected {self.rule[:12]}, found {now[:12]}; "
+                "a change takes a new registration, and draws that no one has seen"
+            )
+
+
+@dataclass(frozen=True)
+class Look:
+    """n: draws; level: of its tests; verdicts: of every claim that was still open; settled: those that left."""
+
+    n: int
+    level: float
+    verdicts: dict[str, Verdict]
+    settled: tuple[str, ...]
+
+
+def look(design: Design, claims: Mapping[str, Claim], table: pd.DataFrame, params) -> list[Look]:
+    """The looks for which the table has whole draws, in order. table: as per_seed.csv, its seeds are draws."""
+    found, going = [], list(design.claims)
+    for n, level in zip(design.looks, levels(design.looks, design.alpha)):
+        if not going or not whole(table, design.draws[:n], needed(going, claims, params)):
+            break
+        results = results_of(table, design.draws[:n], params)
+        verdicts = {name: judge(claims[name], results, alpha=level) for name in going}
+        settled = tuple(name for name, verdict in verdicts.items() if is_settled(verdict))
+        found.append(Look(n, level, verdicts, settled))
+        going = [name for name in going if name not in settled]
+    return found
+
+
+def is_settled(verdict: Verdict) -> bool:
+    """Whether every deciding test speaks for its claim or against it."""
+    return all(c.word in (*FOR, *AGAINST) for c in verdict.deciding)
+
+
+def open_claims(design: Design, looks: Sequence[Look]) -> list[str]:
+    """Those that no look has settled, in the design's order; none after the last look."""
+    if looks and looks[-1].n == design.looks[-1]:
+        return []
+    gone = {name for one in looks for name in one.settled}
+    return [name for name in design.claims if name not in gone]
+
+
+def needed(names: Sequence[str], claims: Mapping[str, Claim], params) -> list[str]:
+    """The conditions that the deciding tests of these claims compare, in the order of the profile's runs."""
+    wanted = {condition for name in names for condition in conditions_of(claims[name], beside=False)}
+    return [condition for condition in params.all_runs if condition in wanted]
+
+
+def wanted(design: Design, claims: Mapping[str, Claim], params, looks: Sequence[Look]) -> list[str]:
+    """The conditions that the next draw has to run; none where the design is at its end."""
+    return needed(open_claims(design, looks), claims, params)
+
+
+def whole(table: pd.DataFrame, draws: Sequence[int], conditions: Sequence[str]) -> bool:
+    """Whether every condition has its plain test row in every draw."""
+    if not len(table):
+        return False
+    rows = table[(table.split == "test") & (table.decoding == "plain")]
+    there = set(zip(rows.condition, rows.seed))
+    return all((condition, draw) in there for condition in conditions for draw in draws)
+
+
+def results_of(table: pd.DataFrame, draws: Sequence[int], params) -> Results:
+    """The conditions that have all these draws, as results of a profile whose seeds they are."""
+    rows = table[table.seed.isin(draws)]
+    counts = rows[(rows.split == "test") & (rows.decoding == "plain")].groupby("condition").seed.nunique()
+    there = [c for c in params.all_runs if counts.get(c, 0) == len(draws)]
+    update = {
+        "seeds": tuple(sorted(draws)),
+        "runs": {c: params.all_runs[c] for c in there},
+        "continued": {},
+    }
+    kept = rows[rows.condition.isin(there)].reset_index(drop=True)
+    return Results(params.model_copy(update=update), kept, pd.DataFrame(), {}, {}, {}, {}, {}, {})
+
+
+def ledger(design: Design, claims: Mapping[str, Claim], table: pd.DataFrame, params) -> list[dict[str, Any]]:
+    """A row per registered claim as of `judge.ledger`, each at the look at which it left, else at the last one made."""
+    rows = []
+    looks = look(design, claims, table, params)
+    for name in design.claims:
+        if not (own := [one for one in looks if name in one.verdicts]):
+            continue
+        last = own[-1]
+        results = results_of(table, design.draws[: last.n], params)
+        half = judge(claims[name], results, "half", last.level)
+        row = row_of(claims[name], last.verdicts[name], half, results, design.rule)
+        rows.append({**row, "look": last.n, "level": last.level, "settled": name in last.settled})
+    over_the_ledger(rows)
+    return rows

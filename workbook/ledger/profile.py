@@ -1,0 +1,23 @@
+"""A profile's ledger from its committed table: judged, written, drawn. No run is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from workbook.figures.parts import save
+from workbook.ledger import checks, forest, judge, page
+from workbook.results import results as tables
+
+
+def write(params) -> Path:
+    """Judge the profile's claims on reports/<profile>/per_seed.csv into reports/<profile>/claims; the page's path.
+
+    Raises: ReportError where no table is, ClaimError where a listed claim cannot be decided.
+    """
+    known = checks.load(params.folder / params.root / "claims.yaml")
+    results = tables.load(params, judge.runs_of(known, params))
+    rows, folder = judge.ledger(known, results, params.claims), params.reports_folder / "claims"
+    page.write(rows, folder)
+    if forest.contrasts(ours := {params.profile: rows}):
+        save(forest.forest(ours), folder, "forest")
+    return folder / "claims.md"

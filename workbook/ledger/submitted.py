@@ -1,0 +1,106 @@
+"""Anybody's table, judged by the same rule as ours: a row per condition and seed, as in reports/mini/per_seed.csv.
+
+results = read("mine.csv", params)          # params: the profile whose names of conditions the table uses
+rows = judged(claims, results)              # the ledger's rows: of the claims that the table can decide
+
+Columns: `condition` (a run of the profile: zero_shot, ppo_kl_0, ...), `seed` (a whole number: an independent
+repetition), and metrics by their names in README's table. `split` (test) and `decoding` (plain) may be left out.
+Whoever made the numbers, with whatever library, models and data: what they are of is theirs to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from rlnlp.settings import nearest
+from workbook.ledger.checks import shared_yardstick, world_of
+from workbook.ledger.claim import DECODINGS, METRICS, Claim, ClaimError
+from workbook.ledger.judge import judge, lacks, ledger
+from workbook.results.results import Results
+from workbook.results.tables import join
+
+KEYS = ("condition", "seed", "split", "decoding")
+ABOUT = ("algorithm", "kl_coef", "kl_target", "learning_rate", "updates", "decoding_record", "prompts")  # not compared
+
+
+def read(path: str | Path, params) -> Results:
+    """The table as results of its own conditions and seeds, under the file's name as profile.
+
+    Raises: ClaimError naming file, column, condition or row, what was expected and the nearest valid name.
+    """
+    path = Path(path)
+    try:
+        table = pd.read_csv(path)
+    except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
+        raise ClaimError(f"{path}: expected a CSV file, found {error}") from None
+    table = table.assign(**{k: v for k, v in (("split", "test"), ("decoding", "plain")) if k not in table})
+    known = params.all_runs
+    problems = [f"no column {name!r}" for name in ("condition", "seed") if name not in table]
+    problems += _unknown(table.columns, (*KEYS, *METRICS, *ABOUT), "column")
+    if not problems:
+        problems += _unknown(table.condition.unique(), known, "condition")
+        problems += _unknown(table.decoding.unique(), DECODINGS, "decoding")
+        problems += _unknown(table.split.unique(), ("test", "half"), "split")
+        problems += _numbers(table)
+    if not problems:
+        problems += _seeds(table)
+    if problems:
+        raise ClaimError("\n  ".join([f"{path}:", *problems]))
+    runs = {name: known[name] for name in table.condition.unique()}
+    seeds = tuple(sorted(int(s) for s in table.seed.unique()))
+    update = {"profile": path.stem, "seeds": seeds, "runs": runs, "continued": {}, "claims": ()}
+    whole = table.assign(seed=table.seed.astype(int))
+    return Results(params.model_copy(update=update), whole, pd.DataFrame(), {}, {}, {}, {}, {}, {})
+
+
+def judged(claims: Mapping[str, Claim], results: Results) -> list[dict[str, Any]]:
+    """`judge.ledger` of every claim whose deciding tests the table has conditions and metrics for; the others say what
+    they lack. Raises: ClaimError where the table decides no claim at all."""
+    runs, listed, said = results.params.all_runs, [], []
+    worlds = {name: world_of(entry) for name, entry in runs.items()}
+    for name, claim in claims.items():
+        if not claim.tests or lacks(claim, runs) or any(shared_yardstick(test, worlds) for test in claim.tests):
+            continue
+        try:
+            judge(claim, results)
+        except ClaimError as error:  # a metric that the table does not have
+            said.append(str(error))
+        else:
+            listed.append(name)
+    if not listed:
+        near = f" Nearest to it: {said[0]}" if said else ""
+        raise ClaimError(f"{results.params.profile}: decides no claim: see the tests of claims.yaml.{near}")
+    return ledger(claims, results, listed)
+
+
+def _unknown(found: Iterable[Any], known: Iterable[str], what: str) -> list[str]:
+    return [f"no {what} is called {name!r}{nearest(str(name), known)}" for name in found if name not in set(known)]
+
+
+def _numbers(table: pd.DataFrame) -> list[str]:
+    seeds = pd.to_numeric(table.seed, errors="coerce")
+    said = [] if (seeds.notna() & (seeds % 1 == 0)).all() else ["seed: expected whole numbers"]
+    for name in (c for c in table if c in METRICS):
+        values = pd.to_numeric(table[name], errors="coerce")
+        wrong = table[name].notna() & ~np.isfinite(values)
+        if wrong.any():
+            row = int(np.flatnonzero(wrong)[0])
+            said.append(f"{name}: expected finite numbers, found {table[name].iloc[row]} in row {row + 2}")
+    return said
+
+
+def _seeds(table: pd.DataFrame) -> list[str]:
+    said = []
+    if (twice := table.duplicated(list(KEYS))).any():
+        first = table[twice].iloc[0]
+        said.append(f"two rows of {first.condition}, seed {first.seed} ({first.split}, {first.decoding})")
+    seeds = set(table.seed)
+    for condition, rows in table.groupby("condition", sort=False):
+        if gone := sorted(seeds - set(rows.seed)):
+            said.append(f"{condition}: no row of seed {join([str(s) for s in gone])}; arms are compared seed by seed")
+    return said
