@@ -34,7 +34,7 @@ from workbook.statistics.rule import (
     FOR,
     OPEN,
     OPENS,
-    TOO_SMALL,
+    OPPOSITE,
     combine,
     decide,
     fair,
@@ -121,7 +121,7 @@ def sign_changes(full: Verdict, half: Verdict) -> bool:
         then = before.get(now.name)
         if then is None or then.effect is None or now.effect is None:
             continue
-        settled = not {now.word, then.word} <= {*OPENS}
+        settled = bool({now.word, then.word} & {*FOR, *AGAINST})
         if _turned(now.word, then.word) or now.direction != "equal" and then.effect * now.effect < 0 and settled:
             return True
     return _turned(full.word, half.word)
@@ -236,6 +236,11 @@ def _holm(p_values: Sequence[float | None]) -> list[float | None]:
     return [None if p is None else next(stepped) for p in p_values]
 
 
+def _contrary(word: str, other: str) -> bool:
+    """Whether one of two words says "opposite" and the other one holds."""
+    return (word in FOR and other == OPPOSITE) or (word == OPPOSITE and other in FOR)
+
+
 def _turned(word: str, other: str) -> bool:
     """Whether one of two words is for the claim and the other one against it."""
     return (word in FOR and other in AGAINST) or (word in AGAINST and other in FOR)
@@ -264,7 +269,7 @@ def _sentence(verdict: Verdict) -> str:
     beside = [
         c
         for c in verdict.components
-        if c.role == "beside" and c.direction != "equal" and c.word != TOO_SMALL and _turned(c.word, verdict.word)
+        if c.role == "beside" and c.direction != "equal" and _contrary(c.word, verdict.word)
     ]
     against = [f"{c.name} {effect(c.effect, c.effect_low, c.effect_high)}" for c in beside]
     more += f" Beside it, but not in the word, the opposite: {'; '.join(against)}." if against else ""
@@ -297,7 +302,6 @@ def row_of(claim: Claim, verdict: Verdict, half: Verdict | None, results, fixed:
         "published_text": _published(claim),
         "traps": claim.traps,
         "components": [asdict(c) for c in verdict.components],
-        "half_components": [asdict(c) for c in half.components] if half else [],
         "profile": results.params.profile,
         "seeds": len(results.seeds),
         "rule": fixed,
