@@ -51,7 +51,9 @@ WRITTEN = (
     "compare with, had been seen. Those of P38, P41 and C01 to C18 were written before any other run of their "
     "conditions on seeds 1 to 5; their learners' settings were chosen by trial on draw 0. In the world of "
     "numbers the learners without a mask or with NLPO's (PPO, also with the reward at the end, NLPO, A2C, GRPO, "
-    "TRPO) had been seen on draws 1 to 5 in an earlier trial, whose code was written anew since."
+    "TRPO) had been seen on draws 1 to 5 in an earlier trial, whose code was written anew since. "
+    "The rule's words (smaller than stated, too small, opposite, open) were written after the results of all profiles "
+    "had been seen; no test and no stated effect was changed with them."
 )
 
 
