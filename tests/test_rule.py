@@ -245,7 +245,7 @@ def test_a_part_that_holds_and_is_small_never_refutes_its_claim(others, word):
         ([(1, 0.05, 1), (1, 0.051, 1)], OPEN_AGAINST),
         ([(0.2, 1, 0.001), (0.2, 1, 1)], OPEN_FOR),
         ([(0.2, 1, 1), (1, 0.001, 1)], OPEN_FOR),  # leans against only if every part does
-        ([(0.03, 1, 0.001), (0.3, 1, 0.001)], OPEN_FOR),  # 0.06 after Holm; and a part that holds alone refutes nothing
+        ([(0.03, 1, 0.001), (0.3, 1, 0.001)], TOO_SMALL),  # 0.06 after Holm, so that it does not hold
     ],
 )
 def test_sizes_where_one_part_is_enough(parts, word):

@@ -285,6 +285,10 @@ def many(
     with np.errstate(divide="ignore", invalid="ignore"):
         two_sided = 2 * special.stdtr(n - 1, -np.abs(mean / scale))
         small = np.ones(r) if bound is None else special.stdtr(n - 1, -(bound - np.abs(mean)) / scale)
+    if (flat := np.ptp(d, axis=1) == 0).any():  # no spread at all: the limits, as of `_t_test`
+        two_sided[flat] = np.where(mean[flat] == 0, 1.0, 0.0)
+        if bound is not None:
+            small[flat] = np.where(np.abs(mean[flat]) < bound, 0.0, 1.0)
     exact_for, exact_against = (np.zeros(r), np.zeros(r)) if n > MOST_FLIPPED else _flipped(sign * d)
     return [
         replace(directed(sign * m, p, f, a, alpha), p_small=q)

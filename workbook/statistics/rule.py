@@ -177,9 +177,9 @@ def combine(results: Sequence, how: Literal["all", "any"]) -> Evidence:
             p_small=p_small,
             towards=min((e.towards for e in open_), default=1.0),
         )
-    stepped = holm([e.p_for for e in parts])
-    p_for, exact_for = min(((p, e.exact_for) for e, p in zip(parts, stepped)), key=max)
-    holding = [e for e, p in zip(parts, stepped) if max(p, e.exact_for) <= alpha]
+    adjusted_for = fair(parts, "any")
+    p_for, exact_for = min(((e.p_for, e.exact_for) for e in adjusted_for), key=max)
+    holding = [e for e in adjusted_for if e.p <= alpha]
     return Evidence(
         p_for=p_for,
         p_against=max(e.p_against for e in parts),
@@ -187,7 +187,7 @@ def combine(results: Sequence, how: Literal["all", "any"]) -> Evidence:
         exact_against=max(e.exact_against for e in parts),
         alpha=alpha,
         testable=testable,
-        p_small=max(e.p_small for e in holding) if holding else _none_is_as_stated(parts),
+        p_small=max(e.p_small for e in holding) if holding else _none_is_as_stated(adjusted_for),
         towards=max(e.towards for e in parts),
     )
 
