@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -241,6 +242,8 @@ def test_the_notebook_judges_the_profiles_claims_from_its_runs(profile, monkeypa
         and ruling.WRITTEN in shown[1]
     )
     assert all(f"**{name}**" in shown[2] for name in values["claims"])
+    sharp = next(text for text in shown if "refuted, if nothing is there" in text)
+    assert re.findall(r"^\| ([PC]\d\d) ", sharp, re.MULTILINE) == [r["id"] for r in found["rows"] if r["p"] is not None]
     assert (reports / "forest.svg").exists() and "| nlpo score | +0.62 [+0.48, +0.76] | +0." in shown[2]
     pages = [o["data"].get("text/html", "") for c in made.cells for o in c.get("outputs", ()) if "data" in o]
     drawn = [page for page in pages if "<img" in page]
