@@ -234,7 +234,10 @@ def test_there_is_none_where_a_test_has_no_sample():
 
 def test_the_ledger_says_it_of_every_claim_it_tests():
     values = of_size(0.8)
-    known = {"Z01": claim(contrast()), "Z02": claim(SPREAD).replace(id="Z02"), "Z03": claim(awaiting=["dqn"])}
+    beside = contrast("bandit", "ppo_gamma_095", role="beside")
+    values |= {"bandit": {"score": values["zero_shot"]["score"] + NOISE}}
+    known = {"Z01": claim(contrast(), beside, decided_by="all"), "Z02": claim(SPREAD), "Z03": claim(awaiting=["dqn"])}
+    known = {name: one.replace(id=name) for name, one in known.items()}
     rows = judge.ledger(known, results(values), ["Z01", "Z02"])
     own = sensitivity.assay(known["Z01"], made_of(known["Z01"], values), 5)
     assert rows[0]["assay"] == dataclasses.asdict(own) and 0.1 < own.holds < 0.9
