@@ -89,6 +89,7 @@ class Measuring(Settings):
     batch_size: int
     top_p: float
     samples: int
+    test_prompts: int = 0  # 0 = all that the draw has
     top_k: int | None = None  # these three only where a run is evaluated with that decoding
     temperature: float | None = None
     beams: int | None = None
@@ -227,6 +228,7 @@ def cut(model: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
 def _trained(values: Mapping[str, Any], run: Run, learner: Settings) -> dict[str, Any]:
     """What a training is given: of its decodings, its task and its reward, what this run reads."""
     evaluation = cut(Measuring, values["evaluation"])
+    evaluation["test_prompts"] = run.test_prompts or evaluation["test_prompts"]
     used = {"top_k": "top_k", "temperature": "temperature", "beam": "beams"}
     unused = {field for name, field in used.items() if name not in run.decodings}
     base = {name: values[name] for name in ("root", "profile", "device", "threads")}

@@ -77,7 +77,7 @@ def load_draw(params: Trained, draw: int, run: Run) -> Draw:
         alone,
         *judges,
         texts,
-        lambda split: data.load_prompts(texts, split, tokenizer, params.task.prompt_tokens),
+        lambda split: data.load_prompts(texts, split, tokenizer, params.task.prompt_tokens, first(params, split)),
     )
     if context := getattr(policy.config, "n_positions", None) or getattr(
         policy.config, "max_position_embeddings", None
@@ -85,6 +85,11 @@ def load_draw(params: Trained, draw: int, run: Run) -> Draw:
         for split in ("train", "validation", "test"):
             encoding.check_context(draw.prompts(split), params.learner["max_new_tokens"], context)
     return draw
+
+
+def first(params: Trained, split: str) -> int | None:
+    """How many prompts of a split a run uses, the first ones; None = all of them."""
+    return params.evaluation.test_prompts or None if split == "test" else None
 
 
 def load_world(params: Trained, draw: int, run: Run) -> Draw:
@@ -96,7 +101,8 @@ def load_world(params: Trained, draw: int, run: Run) -> Draw:
     evaluator, _ = pretrained.load(world_folder(params, draw, run.world), params.device)
     default = next(iter(worlds.REWARDS[run.world]))
     name = default if run.reward == "reward" else run.reward
-    counts = {split: getattr(params.task, f"{split}_prompts") for split in ("train", "validation", "test")}
+    splits = ("train", "validation", "test")
+    counts = {split: first(params, split) or getattr(params.task, f"{split}_prompts") for split in splits}
     measured = worlds.score_text(run.world, default)
     return Draw(
         policy,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rlnlp.learners.common import TrainingError
 from rlnlp.settings import Settings
-from rlnlp.types import to
+from rlnlp.types import stream, to
 from workbook.draws import base, fewer_labels, training
 from workbook.runs import algorithms
 from workbook.runs.conditions import Condition, Trained
@@ -104,7 +104,8 @@ def updates_of(params: Condition, seed: int, tuned: dict) -> Iterator[dict]:
             atomic_json(folder / "half.json", [{**row, "split": "half", **so_far} for row in rows])
 
         label = f"{condition} seed {seed}"
-        state, curve = yield from train(algorithm, config, draw, seed, folder, label, key, positives, half)
+        numbers = stream(seed, "replicate", run.replicate) if run.replicate else seed
+        state, curve = yield from train(algorithm, config, draw, numbers, folder, label, key, positives, half)
         if not (folder / "half.json").is_file():
             half(state, curve)
         rows, samples = evaluate_state(params, draw, state, seed, "test", measured)

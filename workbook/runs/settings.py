@@ -188,9 +188,10 @@ class World(Settings):
 class Evaluation(Settings):
     """Evaluation on fixed prompts, with the decoding recorded beside the numbers."""
 
-    batch_size: int = Field(
-        ge=1, le=MANY, description="episodes per forward pass; also decides which random numbers a row gets"
+    test_prompts: int = Field(
+        0, ge=0, le=MANY, description="of task.test_prompts, the first so many are used; 0 = all; a run may ask for more"
     )
+    batch_size: int = Field(ge=1, le=MANY, description="episodes per forward pass: speed, and nothing else")
     top_p: float = Field(0.9, gt=0, le=1, description="nucleus mass of the second, truncated decoding")
     top_k: int = Field(50, ge=1, le=MANY, description="tokens kept by the decoding top_k")
     temperature: float = Field(0.7, gt=0, le=1000, description="of the decoding temperature")
@@ -244,6 +245,12 @@ class Run(Settings):
         (), description="decodings it is evaluated with beside plain, top_p and own"
     )
     vocabulary: int = Field(0, ge=0, le=MANY, description="tokens that exist, the most frequent ones; 0 = all")
+    replicate: int = Field(
+        0, ge=0, le=999, description="number of a repetition: other random numbers in training, the same draw and test"
+    )
+    test_prompts: int = Field(
+        0, ge=0, le=MANY, description="prompts it is tested on, the first ones of the draw; 0 = evaluation.test_prompts"
+    )
 
 
 class Report(Settings):
