@@ -114,7 +114,9 @@ def generate(
             rollouts.append(beam_search(policy, batch, settings, decoding.beams))
             continue
         if decoding.mask_top_p is not None and decoding.mask_random:
-            mask_rule = random_mass(decoding.mask_top_p, generator("evaluation", stream, "mask", int(rows[0])), decoding.mask_min_tokens)
+            mask_rule = random_mass(
+                decoding.mask_top_p, generator("evaluation", stream, "mask", int(rows[0])), decoding.mask_min_tokens
+            )
         elif decoding.mask_top_p is not None:
             mask_rule = top_p(decoding.mask_top_p, decoding.mask_min_tokens)
         drawn = sample(

@@ -28,12 +28,13 @@ SHAPE = {  # kind: the fields that say what is compared
     "peak": ("points",),
     "matched": ("first", "second"),
     "frontier": ("first", "second"),
-    "spread": ("terms", "against"),
+    "spread": ("first", "second"),
     "fraction": ("first", "second"),
     "rank": ("first", "second"),
 }
 PARTIAL = ("trend", "peak", "matched", "frontier", "fraction", "rank")  # kinds of which a profile may run a part
 FEWEST = {"trend": 2, "peak": 3, "matched": MIN_SWEEP, "frontier": MIN_SWEEP, "fraction": 1, "rank": 4}
+FEWEST_REPETITIONS = 2  # of a condition, for its spread within a draw
 Terms = dict[str, float]
 
 
@@ -64,10 +65,11 @@ class Test(Settings):
     metric: Literal[METRICS] = Field(description="a column of per_seed.csv")
     decoding: Literal[DECODINGS] = Field("plain", description="of conditions that do not name their own")
     direction: Literal["greater", "less", "equal"] = Field(description="what is claimed of the difference")
-    effect: float | Literal["half"] | None = Field(None, description="smallest effect worth the claim, yardsticks, > 0")
+    effect: float | Literal["published"] | None = Field(
+        None, description="the effect that the claim states, > 0: a number, in yardsticks, or the published one"
+    )
     margin: float | None = Field(None, gt=0, description="of `equal`: yardsticks")
     terms: Terms = Field({}, description="condition or condition@decoding: weight")
-    against: Terms = Field({}, description="of spread: the other arm")
     points: dict[float, str | Terms] = Field({}, description="x: condition, or terms")
     first: tuple[str, ...] = Field((), description="conditions of the first arm")
     second: tuple[str, ...] = Field((), description="conditions of the second arm")
@@ -105,8 +107,10 @@ class Test(Settings):
         """The lists of terms of which `at_least` must be there (kinds that need all: one list)."""
         if self.kind in ("trend", "peak"):
             return [[{p: 1.0} if isinstance(p, str) else p for p in self.points.values()]]
-        if self.kind in ("contrast", "spread"):
-            return [[{**self.terms, **self.against}]]
+        if self.kind == "contrast":
+            return [[self.terms]]
+        if self.kind == "spread":
+            return [[{c: sign for side, sign in ((self.first, 1.0), (self.second, -1.0)) for c in side}]]
         if self.kind == "rank":
             return [[{one: 1.0, other: 1.0} for one, other in zip(self.first, self.second)]]
         return [[{c: 1.0} for c in self.first], [{c: 1.0} for c in self.second]]

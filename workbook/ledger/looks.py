@@ -94,8 +94,11 @@ def open_claims(design: Design, looks: Sequence[Look]) -> list[str]:
 
 
 def needed(names: Sequence[str], claims: Mapping[str, Claim], params) -> list[str]:
-    """The conditions that the deciding tests of these claims compare, in the order of the profile's runs."""
-    wanted = {condition for name in names for condition in conditions_of(claims[name], beside=False)}
+    """The conditions that the deciding tests of these claims compare, repeated ones with all their repetitions, and
+    what they start from, in the order of the profile's runs."""
+    compared = {condition for name in names for condition in conditions_of(claims[name], beside=False)}
+    wanted = {repeated for condition in compared for repeated in params.repetitions(condition)}
+    wanted |= {start for condition in wanted if (start := params.all_runs.get(condition, {}).get("start"))}
     return [condition for condition in params.all_runs if condition in wanted]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from workbook.ledger.claim import Test
 from workbook.ledger.published import weights
 from workbook.statistics import independent, ordered, paired
 from workbook.statistics.paired import ALPHA
-from workbook.statistics.rule import Evidence, untestable
+from workbook.statistics.rule import Evidence
 
 
 @dataclass(frozen=True)
@@ -76,7 +75,7 @@ class Sample:
 
 class Made(NamedTuple):
     """A test: what it came to; its evidence before any adjustment, None where it was not made; its sample, None where
-    none can be drawn (counts of runs, spreads)."""
+    none can be drawn (counts of runs)."""
 
     component: Component
     evidence: Evidence | None
@@ -136,23 +135,18 @@ def peak(component: Component, values: np.ndarray, levels: list[float], unit: fl
     return Made(*_sized(component, paired.equivalence(d, bound, alpha), evidence), sample)
 
 
-def spread(test: Test, component: Component, first: np.ndarray, second: np.ndarray, alpha: float = ALPHA) -> Made:
-    """first, second [n seeds]"""
-    if len(first) < 2:
-        return Made(replace(component, n=len(first)), untestable(alpha))
-    found = independent.brown_forsythe(first, second, test.direction, alpha)
-    ratio = found.log_ratio if math.isfinite(found.log_ratio) else None
-    span = (ratio, found.low, found.high)
-    return Made(_filled(component, first, span, 1.0, found.p_two_sided, None), found.evidence)
-
-
 def fraction(test: Test, component: Component, first: np.ndarray, second: np.ndarray, alpha: float = ALPHA) -> Made:
     """first, second [k conditions, n seeds] of 0 and 1"""
     counts = [(round(float(arm.sum())), arm.size) for arm in (first, second)]
     found = independent.fisher(*counts[0], *counts[1], test.direction, alpha)
     component = _filled(component, first[0], (found.estimate, None, None), 1.0, None, found.p)
     said = " against ".join(f"{k} of {n} runs" for k, n in counts)
-    return Made(replace(component, note=said), found.evidence)
+    component, evidence = replace(component, note=said), found.evidence
+    if not evidence.testable:
+        return Made(component, evidence)
+    small = max(independent.share_below(k, n, component.stated) for k, n in counts)  # so is their difference, then
+    component = replace(component, p_smaller=small, smaller=small <= alpha)
+    return Made(component, replace(evidence, p_small=small))
 
 
 def _filled(component: Component, d: np.ndarray, span: tuple, unit: float, p_t, p_exact) -> Component:

@@ -250,6 +250,7 @@ def condition(params: Params, name: str) -> Condition:
     run, entry = params.run(name), params.all_runs[name]
     values = params.model_dump(mode="json")
     searched = "" if run.world or "learning_rate" in entry else algorithms.module(run.algorithm).ABOUT.searched_as
+    searched = searched if searched in params.tune.own else ""
     own = {"condition": name, "seeds": list(params.seeds), "searched": searched}
     learner = params.learner_config(name)
     found = Condition.model_validate({**_trained(values, run, learner), **own})
@@ -338,6 +339,7 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     out = Path(arguments[1])
+    (params.folder / "tune").mkdir(exist_ok=True)  # runs depend on it, also where nothing is searched
     for name in ("settings", "conditions", "origins"):  # of a condition that is gone, no file stays
         for path in (out / name).glob("*.json"):
             if f"{name}/{path.name}" not in found:

@@ -22,7 +22,7 @@ from workbook.draws import base, standard, worlds
 from workbook.draws.judge import load_judge
 from workbook.draws.tokenizer import encode
 from workbook.runs.conditions import Trained
-from workbook.runs.settings import Run
+from workbook.runs.settings import REVERSED, Run
 from workbook.texts import data
 
 
@@ -62,7 +62,11 @@ def load_draw(params: Trained, draw: int, run: Run) -> Draw:
     reward, alone = load_reward(
         params, trained, data.load_prompts(texts, "train", tokenizer, params.task.prompt_tokens, n=2)
     )
-    training_reward = reward if run.reward == "reward" else load_variant_reward(params, further, run.reward)
+    training_reward = reward
+    if run.reward == REVERSED:
+        training_reward = standard.reversed_of(reward)
+    elif run.reward != "reward":
+        training_reward = load_variant_reward(params, further, run.reward)
     judges = [
         load_judge(folder) if (folder / "judge.json").is_file() else None
         for folder in (trained / "judge", further / "judge_2")

@@ -23,7 +23,7 @@ from workbook.runs.conditions import Condition, Trained
 from workbook.runs.draw import base_folder, folders_of, load_draw, load_world, world_folder
 from workbook.runs.facts import training_facts
 from workbook.runs.measure import decodings, evaluate_state
-from workbook.runs.settings import Run
+from workbook.runs.settings import REVERSED, Run
 from workbook.runs.train import ended, episode, train
 from workbook.store import locks, tables
 from workbook.store.files import atomic_json, atomic_write, is_sealed, seal, whole
@@ -159,7 +159,7 @@ def fingerprint(params: Trained, draw: int, run: Run, settings: dict) -> str:
             place = Path(base.locate(trained, part, params.mirror))
             if place.is_dir() and trained not in (place, *place.parents):
                 folders.append(place)
-        if run.reward != "reward":
+        if run.reward not in ("reward", REVERSED):
             known = json.loads((further / "standard.json").read_text())
             scales = {"scales": [known[run.reward], known["reward"]]}
     values = {**params.pick(*READ), **settings, **scales, "algorithm": run.algorithm}

@@ -51,7 +51,7 @@ def runs(p: Params) -> Iterator[tuple[tuple, str]]:
     if p.evaluation.test_prompts > p.task.test_prompts:
         text = f"expected at most task.test_prompts ({p.task.test_prompts}), found {p.evaluation.test_prompts}"
         yield ("evaluation", "test_prompts"), text
-    for search in used.keys() - p.tune.own.keys():
+    for search in used.keys() - p.tune.own.keys() if p.tune.own else ():  # all are searched, or none
         text = f"expected an entry `{search}: {{}}`, a learning rate that these runs use: {', '.join(used[search])}"
         yield ("tune", "own"), text
     for setting, own in (("reward", "reward"), ("model", "base")):  # variants are made of models that are trained here
