@@ -10,7 +10,7 @@ from pydantic import ValidationError
 import workbook.runs.checks
 from tests.test_claims import claim, contrast
 from workbook.ledger import looks
-from workbook.ledger.claim import ClaimError
+from workbook.ledger.claim import ClaimError, repetitions
 from workbook.ledger.looks import Design
 from workbook.ledger.ruling import rule_hash
 from workbook.statistics.rule import HOLDS, OPENS
@@ -28,7 +28,9 @@ NEEDED = ["zero_shot", "ppo_kl_0", "ppo_gamma_095", "ppo_gamma_100", "nlpo_gamma
 
 @pytest.fixture(scope="module")
 def params():
-    return workbook.runs.checks.load(ROOT / "params.yaml")
+    """mini, in which nothing is repeated and nothing starts from another run."""
+    found = workbook.runs.checks.load(ROOT / "params.yaml")
+    return found.model_copy(update={"runs": {c: run for c, run in found.runs.items() if not run.get("replicate")}})
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +103,15 @@ def test_intervals_are_those_of_the_looks_level(params, table):
     ]
     low, high = stats.ttest_1samp(d[0] - d[1], 0).confidence_interval(1 - first.level)
     assert (test.low, test.high) == pytest.approx((low, high))
+
+
+def test_repetitions_and_what_a_run_starts_from_are_needed_too():
+    whole = workbook.runs.checks.load(ROOT / "params.yaml")
+    known = {"Z01": claim(contrast("sup_ppo", "ppo_kl_default"))}
+    repeated = [f"ppo_kl_default{number}" for number in ("", "_2", "_3", "_4")]
+    assert set(looks.needed(["Z01"], known, whole)) == {"zero_shot", "ppo_kl_0", "sup_ppo", "supervised", *repeated}
+    assert repetitions(whole.all_runs, repeated[0]) == repeated
+    assert repetitions(whole.all_runs, repeated[1]) == repeated[1:2]
 
 
 def test_another_rule_or_test_is_refused():

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -160,3 +161,15 @@ def conditions_of(claim: Claim, beside: bool = True) -> set[str]:
     tests = claim.tests if beside else claim.deciding
     scales = {c for t in tests if t.unit == "yardsticks" for c in t.yardstick}
     return {c for t in tests for c in t.conditions} | scales
+
+
+def repetitions(runs: Mapping[str, Mapping[str, Any]], condition: str) -> list[str]:
+    """The condition, and those of `runs` (a profile's entries) that say the same with other random numbers
+    (`replicate`); of one that is itself a repetition, itself alone. How a run is measured may differ."""
+    if condition not in runs or runs[condition].get("replicate"):
+        return [condition]
+
+    def said(name: str) -> dict[str, Any]:
+        return {k: v for k, v in runs[name].items() if k not in ("replicate", "decodings", "test_prompts")}
+
+    return [condition, *(c for c, run in runs.items() if run.get("replicate") and said(c) == said(condition))]

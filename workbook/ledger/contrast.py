@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from workbook.ledger.claim import FEWEST_REPETITIONS, PARTIAL, YARDSTICK, Claim, ClaimError, Test
+from workbook.ledger.claim import FEWEST_REPETITIONS, PARTIAL, YARDSTICK, Claim, ClaimError, Test, repetitions
 from workbook.ledger.made import Component, Made, fraction, peak, seed_by_seed
 from workbook.ledger.published import published, stated, weights
 from workbook.results.measures import yardstick_of
@@ -159,7 +159,7 @@ def _values(
 
     def of(term: str, metric: str) -> np.ndarray | None:
         condition, decoding = test.split(term)
-        repeated = results.params.repetitions(condition)
+        repeated = repetitions(results.params.all_runs, condition)
         found = [results.values(c, metric, decoding, split) for c in repeated if c == condition or _has(results, c)]
         found = [v for v in found if v is not None]
         if test.kind == "spread":

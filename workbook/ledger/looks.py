@@ -18,7 +18,7 @@ import pandas as pd
 from pydantic import Field, model_validator
 
 from rlnlp.settings import Settings
-from workbook.ledger.claim import Claim, ClaimError, conditions_of
+from workbook.ledger.claim import Claim, ClaimError, conditions_of, repetitions
 from workbook.ledger.judge import Verdict, judge, over_the_ledger, row_of
 from workbook.ledger.ruling import rule_hash
 from workbook.results.results import Results
@@ -97,7 +97,7 @@ def needed(names: Sequence[str], claims: Mapping[str, Claim], params) -> list[st
     """The conditions that the deciding tests of these claims compare, repeated ones with all their repetitions, and
     what they start from, in the order of the profile's runs."""
     compared = {condition for name in names for condition in conditions_of(claims[name], beside=False)}
-    wanted = {repeated for condition in compared for repeated in params.repetitions(condition)}
+    wanted = {repeated for condition in compared for repeated in repetitions(params.all_runs, condition)}
     wanted |= {start for condition in wanted if (start := params.all_runs.get(condition, {}).get("start"))}
     return [condition for condition in params.all_runs if condition in wanted]
 

@@ -157,19 +157,6 @@ class Params(Pickable):
         """`runs` and `continued` together, by condition."""
         return {**self.runs, **self.continued}
 
-    def repetitions(self, condition: str) -> list[str]:
-        """The condition, and the runs that say the same with other random numbers (`replicate`); of one that is itself
-        a repetition, itself alone. How a run is measured may differ."""
-        measured = ("replicate", "decodings", "test_prompts")
-        if condition not in self.all_runs or self.all_runs[condition].get("replicate"):
-            return [condition]
-        said = {
-            name: {k: v for k, v in entry.items() if k not in measured}
-            for name, entry in self.all_runs.items()
-            if name == condition or entry.get("replicate")
-        }
-        return [condition, *(name for name in said if name != condition and said[name] == said[condition])]
-
     def run(self, condition: str) -> Run:
         """What the run of a condition is. Raises ConfigError for an unknown one, naming the nearest."""
         if condition not in self.all_runs:
