@@ -131,6 +131,12 @@ class Test(Settings):
         """Those that it compares, in their order."""
         return [self.split(term)[0] for arm in self.arms for terms in arm for term in terms]
 
+    @property
+    def cells(self) -> set[tuple[str, str]]:
+        """The conditions that it compares, each with its decoding; of the yardstick's, plain."""
+        terms = {term for arm in self.arms for terms in arm for term in terms}
+        return {self.split(term) for term in terms} | {(c, "plain") for c in self.yardstick}
+
     def split(self, term: str) -> tuple[str, str]:
         """ "condition@decoding" -> (condition, decoding)."""
         condition, _, decoding = term.partition("@")
