@@ -17,7 +17,7 @@ import numpy as np
 from workbook.ledger.claim import Claim
 from workbook.ledger.made import Made
 from workbook.statistics.paired import ALPHA
-from workbook.statistics.rule import AGAINST, FOR, Evidence, combine, decide, fair
+from workbook.statistics.rule import AGAINST, FOR, Evidence, combine, decide, fair, settled
 from workbook.statistics.sequential import levels
 
 REPEATS = 400
@@ -27,7 +27,8 @@ STATED, NOTHING, REVERSED = 1.0, 0.0, -1.0  # effects in units of the stated one
 @dataclass(frozen=True)
 class Assay:
     """holds: share of worlds as stated of which a claim's word is one of `rule.FOR`; refuted: share of worlds where
-    nothing is there (an equality: twice its margin is) of which it is one of `rule.AGAINST`."""
+    nothing is there (an equality: twice its margin is; a threshold: it is missed by as much as stated) of
+    which it is one of `rule.AGAINST`."""
 
     holds: float
     refuted: float
@@ -68,9 +69,7 @@ def sequence(
         parts = list(zip(*_judged(made, worlds[going, :, :n], level)))
         for world, found in zip(going, parts):
             said[world] = decide(combine(found, claim.decided_by)), n
-        going = going[
-            [any(decide(e) not in (*FOR, *AGAINST) for e in fair(found, claim.decided_by)) for found in parts]
-        ]
+        going = going[[not settled(decide(e) for e in fair(found, claim.decided_by)) for found in parts]]
         if not len(going):
             break
     return said

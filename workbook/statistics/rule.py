@@ -9,7 +9,7 @@ A result is whatever has ``.evidence``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -115,6 +115,11 @@ def decide(result) -> str:
     if not e.testable:
         return FEW
     return OPEN_FOR if e.towards > 0 else OPEN_AGAINST if e.towards < 0 else OPEN
+
+
+def settled(words: Iterable[str]) -> bool:
+    """Whether a claim whose deciding tests have these words is: each of them speaks for it or against it."""
+    return all(word in (*FOR, *AGAINST) for word in words)
 
 
 def adjusted(results: Sequence) -> list[Evidence]:
