@@ -44,7 +44,7 @@ from workbook.statistics.rule import (
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim's word, what it rests on, and one computed sentence. p: of the claim, None where it was not tested;
+    """A claim's word, what it rests on, and one computed sentence. p: of "holds", None where it was not tested;
     lacks: what would make it testable."""
 
     id: str
@@ -149,7 +149,8 @@ def ledger(
 ) -> list[dict[str, Any]]:
     """One row per claim of the file, in its order: word, sentence, tests, the word at half the budget.
 
-    listed: ids that the profile decides. q: Benjamini-Yekutieli over the claims with a p; assay: see `sensitivity`.
+    listed: ids that the profile decides. p: of "holds", whatever the word; q: Benjamini-Yekutieli over the claims with
+    a p; assay: see `sensitivity`.
     Raises: ClaimError naming every missing run of every listed claim, an id that no claim has, or a listed claim that
     cannot be tested at all.
     """

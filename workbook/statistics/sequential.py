@@ -26,7 +26,8 @@ def levels(looks: Sequence[int], alpha: float = ALPHA) -> tuple[float, ...]:
 
     looks: growing numbers of seeds, the last one the maximum. Sums of normal increments (Armitage, McPherson and Rowe
     1969): at look k the boundary c_k has P(|Z_k| > c_k, no earlier boundary crossed) = alpha (n_k - n_(k-1)) / n_last;
-    t tests at these levels err a little less often.
+    t tests at these levels err a little more often: of 8, 16, 32 seeds in .053 of 200,000 simulated nulls, half of them
+    in each direction; one-sided (equality, size) in .050.
     Limits: one look gives alpha; levels are at most alpha. Raises: ValueError for looks that do not grow.
     """
     return tuple(float(2 * special.ndtr(-bound)) for bound, _ in _boundaries(tuple(looks), alpha))
