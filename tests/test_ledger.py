@@ -155,11 +155,13 @@ def test_how_sharp_the_tests_are_is_shown_of_what_was_tested():
     table = page.sharpness([*ROWS, several, spread])
     assert list(table.claim) == ["P01", "P02", "P06", "P07"]  # not P03, of which a part was not measured
     assert list(table["parts that hold"]) == ["1 of 1", "0 of 1", "1 of 2", "0 of 1"]
-    assert list(table.p) == ["0.040", "0.040", "1.000", "<0.001"] and list(table.q)[2:] == ["1.000", "0.001"]
+    assert list(table["p (holds)"]) == ["0.040", "0.040", "1.000", "<0.001"]
+    assert list(table.q) == ["0.200", "–", "–", "–"], "beside what holds, and beside nothing else"
     assert list(table["holds, if as stated"]) == ["0.90", "0.90", "0.90", "–"]
     assert list(table["refuted, if nothing is there"]) == ["0.80", "0.80", "0.80", "–"]
     held = [row(f"P{i}", word, component()) for i, word in enumerate(("holds", "holds, but smaller than stated"))]
     assert list(page.sharpness(held)["parts that hold"]) == ["1 of 1", "1 of 1"]
+    assert list(page.sharpness(held).q) == ["0.200", "0.200"]
     assert page.text(page.sharpness(ROWS[3:])) == "None."
 
 

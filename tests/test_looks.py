@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from pydantic import ValidationError
+from scipy.stats import false_discovery_control
 
 import workbook.runs.checks
 from tests.test_claims import claim, contrast
@@ -14,7 +15,7 @@ from workbook.ledger.claim import ClaimError, repetitions
 from workbook.ledger.looks import Design
 from workbook.ledger.ruling import rule_hash
 from workbook.statistics.rule import HOLDS, OPENS
-from workbook.statistics.sequential import levels
+from workbook.statistics.sequential import levels, stage_wise
 
 ROOT = Path(__file__).parents[1]
 DRAWS = tuple(range(101, 117))
@@ -90,6 +91,19 @@ def test_the_next_look_needs_only_the_conditions_that_ran_on(params, table):
     assert looks.open_claims(both, [first, second]) == []  # the last look is made
     half = table[~gone & ((table.condition != "zero_shot") | (table.seed < DRAWS[12]))]
     assert [one.n for one in looks.look(both, CLAIMS, half, params)] == [8]  # a draw that is not whole is none
+
+
+def test_the_p_of_a_claim_counts_the_looks_before(params, table):
+    """At the first look it is the test's own; at the second, what the first has spent is in it."""
+    both = design(claims=["Z01", "Z02"])
+    table = table.assign(score=table.score + 0.05 * (table.condition == "nlpo_gamma_100"))  # less than its noise
+    (first, second) = looks.look(both, CLAIMS, table, params)
+    rows = {row["id"]: row for row in looks.ledger(both, CLAIMS, table, params)}
+    assert rows["Z01"]["p_look"] == first.verdicts["Z01"].p == pytest.approx(rows["Z01"]["p"], rel=1e-9)
+    own, whole = second.verdicts["Z02"].p, rows["Z02"]["p"]
+    assert rows["Z02"]["p_look"] == own < whole == pytest.approx(stage_wise(own, (8, 16), 1))
+    expected = false_discovery_control([rows["Z01"]["p"], rows["Z02"]["p"]], method="by")
+    assert [rows["Z01"]["q"], rows["Z02"]["q"]] == pytest.approx(list(expected))
 
 
 def test_intervals_are_those_of_the_looks_level(params, table):

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats as scipy_stats
 from statsmodels.stats.power import TTestPower
 
-from tests.test_claims import NOISE, arms, bare, claim, contrast, points, results, share, sweep, two
+from tests.test_claims import FIFTH, NOISE, arms, bare, claim, contrast, points, results, share, sweep, two
 from workbook.ledger import judge, sensitivity
 from workbook.ledger.contrast import measure
 from workbook.ledger.made import Made, Sample
@@ -174,11 +174,24 @@ def test_a_world_as_stated_has_the_stated_effect_in_what_is_tested():
     assert (equal.sample.at(STATED), equal.sample.at(NOTHING)) == (pytest.approx([0]), pytest.approx([2 * BOUND]))
 
 
+def test_a_threshold_that_is_missed_is_missed_by_as_much_as_stated():
+    known = claim(FIFTH)
+    (one,) = made_of(known, of_size(0.8))
+    bound = 0.05 * 0.5
+    assert [float(one.sample.at(effect)[0]) for effect in (STATED, 0.5, NOTHING)] == pytest.approx([bound, 0, -bound])
+    found = sensitivity.assay(known, [one], 8, REPEATS)
+    assert found.refuted == near(found.holds), "either side of it alike"
+    sharp = made_of(known, arms(0.3, 0.001))
+    assert sensitivity.assay(known, sharp, 8, REPEATS) == Assay(1.0, 1.0)
+    assert share(sensitivity.words(known, sharp, 8, NOTHING, REPEATS), [OPPOSITE]) == 1
+
+
 def test_the_worlds_words_are_those_of_the_ledger_itself():
     """A world whose numbers are the claim's own is judged as the claim is: each kind's sample against `judge`."""
     for known, values in (
         (claim(contrast()), arms(0.03, 0.05)),
         (claim(EQUAL), arms(0.0, 0.02)),
+        (claim(FIFTH), arms(0.11, 0.02)),
         (claim(PEAK), sweep(0.0, 0.03, 0.0)),
         (claim(PEAK), sweep(0.3, 0.0, 0.3)),
         (claim(points("trend")), sweep(0.0, 0.01, 0.02)),

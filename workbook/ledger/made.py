@@ -64,7 +64,8 @@ class Sample:
     """What a simulation of a test takes.
 
     values [m, n seeds]: the numbers; at: an effect towards the claim, 1 = as stated, 0 = nothing there -> the means [m]
-    that have it (of an equality: 1 = no difference, 0 = twice its margin); judge: samples [r, m, n], level of the
+    that have it (of an equality: 1 = no difference, 0 = twice its margin; of a threshold: 1 = passed by the effect
+    stated, 0 = missed by as much); judge: samples [r, m, n], level of the
     tests -> r pieces of evidence.
     """
 
@@ -82,8 +83,15 @@ class Made(NamedTuple):
     sample: Sample | None = None
 
 
+def threshold(test: Test) -> bool:
+    """Whether a contrast sets its conditions against a point between others: a fifth of PPO's gain, say, is .8 of the
+    untrained model and .2 of PPO. Told by weights of one sign that differ; those of a mean are equal (to 1 %)."""
+    sides = [[abs(w) for w in test.terms.values() if w * sign > 0] for sign in (1, -1)]
+    return test.kind == "contrast" and any(side and min(side) < 0.99 * max(side) for side in sides)
+
+
 def seed_by_seed(test: Test, component: Component, d: np.ndarray, unit: float, alpha: float = ALPHA) -> Made:
-    """d [n seeds] against 0, or against the margin."""
+    """d [n seeds] against 0, or against the margin; of a `threshold` the distance from it."""
     bound = component.stated * unit
     near = paired.equivalence(d, bound, alpha)
     if test.direction == "equal":
@@ -98,12 +106,15 @@ def seed_by_seed(test: Test, component: Component, d: np.ndarray, unit: float, a
     component = _filled(
         component, d, (found.difference, found.low, found.high), unit, found.p_two_sided, found.p_permutation
     )
-    sign = paired.direction(test.direction)
+    sign, passed = paired.direction(test.direction), threshold(test)
+    sized = None if passed else bound
     sample = Sample(
         d[None],
-        lambda effect: np.array([sign * bound * effect]),
-        lambda samples, alpha=ALPHA: paired.many(samples[:, 0], test.direction, bound, alpha),
+        lambda effect: np.array([sign * bound * (2 * effect - 1 if passed else effect)]),
+        lambda samples, alpha=ALPHA: paired.many(samples[:, 0], test.direction, sized, alpha),
     )
+    if passed:  # of a distance from a threshold no size is stated: it is passed or missed
+        return Made(component, found.evidence, sample)
     return Made(*_sized(component, near, found.evidence), sample)
 
 
