@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from tests.test_claims import FIFTH, arms, bare, claim, contrast
-from tests.test_sensitivity import SPREAD, of_size
+from tests.test_sensitivity import SHARE, counted, of_size
 from workbook.ledger import __main__ as command
 from workbook.ledger import calibration, sensitivity
 from workbook.ledger.contrast import measure
@@ -16,7 +16,7 @@ from workbook.ledger.contrast import measure
 KNOWN = {
     "Z01": claim(contrast()),
     "Z02": claim(contrast(), contrast(name="again")),
-    "Z03": claim(SPREAD),
+    "Z03": claim(SHARE),
     "Z04": claim(FIFTH),
     "Z05": claim(contrast(direction="equal", effect=None, margin=0.1)),
 }
@@ -26,12 +26,12 @@ MOST = 0.05 + 3 * math.sqrt(0.05 * 0.95 / WORLDS)
 
 @pytest.fixture(scope="module")
 def rows():
-    return calibration.rows_of(KNOWN, bare(of_size(SIZE)), list(KNOWN), seeds=(8, 16), worlds=WORLDS)
+    return calibration.rows_of(KNOWN, bare(counted(of_size(SIZE))), list(KNOWN), seeds=(8, 16), worlds=WORLDS)
 
 
 def test_a_row_is_what_the_rule_says_of_simulated_worlds(rows):
     assert [(row["id"], row["n"]) for row in rows] == [(z, n) for z in ("Z01", "Z02", "Z04", "Z05") for n in (8, 16)]
-    first, made = rows[0], [measure(KNOWN["Z01"].tests[0], KNOWN["Z01"], bare(of_size(SIZE)), "test")]
+    first, made = rows[0], [measure(KNOWN["Z01"].tests[0], KNOWN["Z01"], bare(counted(of_size(SIZE))), "test")]
     own = sensitivity.assay(KNOWN["Z01"], made, 8, WORLDS)
     assert (first["holds_stated"], first["refuted_nothing"]) == (own.holds, own.refuted) and 0.5 < own.holds < 1
     assert first["holds_stated_se"] == pytest.approx(math.sqrt(own.holds * (1 - own.holds) / WORLDS))
@@ -71,7 +71,7 @@ def test_the_command_writes_both(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(command, "profile_of", lambda path: params)
     monkeypatch.setattr(calibration.checks, "load", lambda path: KNOWN)
     monkeypatch.setattr(calibration.judge, "check_listed", lambda *given: None)
-    monkeypatch.setattr(calibration.tables, "load", lambda *given: bare(of_size(SIZE)))
+    monkeypatch.setattr(calibration.tables, "load", lambda *given: bare(counted(of_size(SIZE))))
     monkeypatch.setattr(calibration, "SEEDS", (8,))
     write = calibration.write
     monkeypatch.setattr(calibration, "write", lambda params: write(params, worlds=50))

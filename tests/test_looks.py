@@ -120,7 +120,7 @@ def test_intervals_are_those_of_the_looks_level(params, table):
 
 
 def test_repetitions_and_what_a_run_starts_from_are_needed_too():
-    whole = workbook.runs.checks.load(ROOT / "params.yaml")
+    whole = workbook.runs.checks.load(ROOT / "profiles/settle/params.yaml")
     known = {"Z01": claim(contrast("sup_ppo", "ppo_kl_default"))}
     repeated = [f"ppo_kl_default{number}" for number in ("", "_2", "_3", "_4")]
     assert set(looks.needed(["Z01"], known, whole)) == {"zero_shot", "ppo_kl_0", "sup_ppo", "supervised", *repeated}
