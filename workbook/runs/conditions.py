@@ -89,7 +89,7 @@ class Measuring(Settings):
     batch_size: int
     top_p: float
     samples: int
-    test_prompts: int = 0  # 0 = all that the draw has
+    test_prompts: int = 0
     top_k: int | None = None  # these three only where a run is evaluated with that decoding
     temperature: float | None = None
     beams: int | None = None
@@ -227,8 +227,7 @@ def cut(model: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _trained(values: Mapping[str, Any], run: Run, learner: Settings) -> dict[str, Any]:
     """What a training is given: of its decodings, its task and its reward, what this run reads."""
-    evaluation = cut(Measuring, values["evaluation"])
-    evaluation["test_prompts"] = run.test_prompts or evaluation["test_prompts"]
+    evaluation = cut(Measuring, values["evaluation"]) | ({"test_prompts": n} if (n := run.test_prompts) else {})
     used = {"top_k": "top_k", "temperature": "temperature", "beam": "beams"}
     unused = {field for name, field in used.items() if name not in run.decodings}
     base = {name: values[name] for name in ("root", "profile", "device", "threads")}
@@ -247,10 +246,7 @@ def _trained(values: Mapping[str, Any], run: Run, learner: Settings) -> dict[str
 
 def condition(params: Params, name: str) -> Condition:
     """All that the run of a condition is given. Raises ConfigError for an unknown one."""
-    run, entry = params.run(name), params.all_runs[name]
-    values = params.model_dump(mode="json")
-    searched = "" if run.world or "learning_rate" in entry else algorithms.module(run.algorithm).ABOUT.searched_as
-    searched = searched if searched in params.tune.own else ""
+    run, searched, values = params.run(name), params.searched(name), params.model_dump(mode="json")
     own = {"condition": name, "seeds": list(params.seeds), "searched": searched}
     learner = params.learner_config(name)
     found = Condition.model_validate({**_trained(values, run, learner), **own})
