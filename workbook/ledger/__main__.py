@@ -21,11 +21,15 @@ from workbook.ledger.ruling import rule_hash
 from workbook.store.files import atomic_write
 
 
-def checked(path: Path) -> str:
-    """What a profile can decide, in a line. Raises: ClaimError, ConfigError."""
-    from workbook.runs.checks import load as load_params  # brings torch
+def profile_of(path: Path):
+    """The checked parameters of a profile. Raises: ConfigError."""
+    from workbook.runs import checks  # brings torch, which half of the commands do without
 
-    params = load_params(path)
+    return checks.load(path)
+
+
+def checked(params) -> str:
+    """What a profile can decide, in a line. Raises: ClaimError."""
     root = (params.folder / params.root).resolve()
     known = load(root / "claims.yaml")
     check(known, [*profiles(root).values(), {"runs": params.all_runs, "reports": params.reports}])
@@ -33,14 +37,12 @@ def checked(path: Path) -> str:
     return f"{params.profile}: {len(params.claims)} of {len(known)} claims can be decided; rule {rule_hash(known)[:12]}"
 
 
-def submitted(table: Path, params: Path, out: Path | None) -> str:
-    """The ledger of somebody's table as Markdown; with `out`, written there too. Raises: ClaimError, ConfigError."""
+def submitted(table: Path, params, out: Path | None) -> str:
+    """The ledger of somebody's table as Markdown; with `out`, written there too. Raises: ClaimError."""
     from workbook.ledger import page
     from workbook.ledger.submitted import judged, read
-    from workbook.runs.checks import load as load_params  # brings torch
 
-    profile = load_params(params)
-    rows = judged(load((profile.folder / profile.root).resolve() / "claims.yaml"), read(table, profile))
+    rows = judged(load((params.folder / params.root).resolve() / "claims.yaml"), read(table, params))
     if out is not None:
         page.write(rows, out)
     tested = [row for row in rows if row["components"]]
@@ -74,13 +76,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{args.reports / 'claims.md'}: {len(rows)} claims")
         elif args.command == "judge":
             from workbook.ledger import profile  # brings matplotlib
-            from workbook.runs.checks import load as load_params  # brings torch
 
-            print(profile.write(load_params(args.params)))
+            params = profile_of(args.params)
+            profile.write(params)
+            print(params.reports_folder / "claims/claims.md")
         elif args.command == "submit":
-            print(submitted(args.table, args.params, args.out))
+            print(submitted(args.table, profile_of(args.params), args.out))
         else:
-            print(checked(args.params))
+            print(checked(profile_of(args.params)))
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
