@@ -2,6 +2,7 @@
 
 python -m workbook.ledger check params.yaml      does a profile run what its claims need?
 python -m workbook.ledger judge params.yaml      a profile's committed table judged again, without a run or its pages
+python -m workbook.ledger calibrate params.yaml  how often its claims would get each word where the answer is known
 python -m workbook.ledger combine                reports/*/claims/claims.json side by side, in reports/claims.*
 python -m workbook.ledger readme                 their summary into README.md
 python -m workbook.ledger submit mine.csv        a table of your own judged by the same rule
@@ -56,6 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     check.add_argument("params", nargs="?", type=Path, default=Path("params.yaml"))
     again = commands.add_parser("judge", help="a profile's committed table judged again, without a run or its pages")
     again.add_argument("params", nargs="?", type=Path, default=Path("params.yaml"))
+    sharp = commands.add_parser("calibrate", help="how often its claims would get each word where the answer is known")
+    sharp.add_argument("params", nargs="?", type=Path, default=Path("params.yaml"))
     together = commands.add_parser("combine", help="reports/*/claims/claims.json side by side, in reports/claims.*")
     together.add_argument("--reports", type=Path, default=Path("reports"))
     together.add_argument("--without", nargs="*", default=NO_EVIDENCE, help="profiles that are no evidence")
@@ -80,6 +83,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             params = profile_of(args.params)
             profile.write(params)
             print(params.reports_folder / "claims/claims.md")
+        elif args.command == "calibrate":
+            from workbook.ledger import calibration
+
+            print(calibration.write(profile_of(args.params)))
         elif args.command == "submit":
             print(submitted(args.table, profile_of(args.params), args.out))
         else:

@@ -20,7 +20,7 @@ from workbook.statistics.paired import ALPHA
 from workbook.statistics.rule import AGAINST, FOR, Evidence, combine, decide, fair, settled
 from workbook.statistics.sequential import levels
 
-REPEATS = 400
+REPEATS, SEED = 400, 0
 STATED, NOTHING, REVERSED = 1.0, 0.0, -1.0  # effects in units of the stated one
 
 
@@ -43,8 +43,8 @@ def assay(claim: Claim, made: Sequence[Made], n: int, repeats: int = REPEATS) ->
     if any(one.sample is None for one in made):
         return None
     return Assay(
-        holds=_share(words(claim, made, n, STATED, repeats), FOR),
-        refuted=_share(words(claim, made, n, NOTHING, repeats), AGAINST),
+        holds=share(words(claim, made, n, STATED, repeats), FOR),
+        refuted=share(words(claim, made, n, NOTHING, repeats), AGAINST),
     )
 
 
@@ -75,11 +75,16 @@ def sequence(
     return said
 
 
+def share(said: Sequence[str], wanted: Sequence[str]) -> float:
+    """Of the words said, the part that is among those wanted; there is at least one."""
+    return sum(word in wanted for word in said) / len(said)
+
+
 def _worlds(made: Sequence[Made], n: int, effect: float, repeats: int) -> np.ndarray:
     """[repeats, all m, n]: the same noise for every n and effect, cut or moved."""
     numbers = np.vstack([one.sample.values for one in made])  # [all m, seeds]
     centred = (numbers - numbers.mean(1, keepdims=True)) / np.sqrt(numbers.shape[1] - 1)
-    drawn = np.random.default_rng(0).normal(size=(n, repeats, numbers.shape[1]))
+    drawn = np.random.default_rng(SEED).normal(size=(n, repeats, numbers.shape[1]))
     means = np.concatenate([one.sample.at(effect) for one in made])
     return np.einsum("nrs,ms->rmn", drawn, centred) + means[:, None]
 
@@ -92,7 +97,3 @@ def _judged(made: Sequence[Made], worlds: np.ndarray, level: float) -> list[list
         found.append(one.sample.judge(worlds[:, start:stop], level))
         start = stop
     return found
-
-
-def _share(said: Sequence[str], wanted: Sequence[str]) -> float:
-    return sum(word in wanted for word in said) / len(said)
