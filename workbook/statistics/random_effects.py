@@ -23,9 +23,9 @@ LARGEST = 1e6  # of tau2, in variances of the studies' means: beyond it, an end 
 
 @dataclass(frozen=True)
 class Pooled:
-    """k studies. q, p_q: Cochran's Q and its chi-square p; i2: share of the spread beyond chance, 0 to 1; tau2: variance
-    of the true effects, with its 1 - alpha interval (high None: beyond any bound that these data give); low, high: of
-    the mean; new_low, new_high: prediction interval, of the true effect in a further study. None: takes two studies."""
+    """k studies. q, p_q: Cochran's Q and its chi-square p; i2: share of the spread beyond chance, 0 to 1; tau2:
+    variance of true effects, with its 1 - alpha interval (high None: no end in these data); low, high: of the mean;
+    new_low, new_high: prediction interval, of the true effect in a further study. None: takes two studies."""
 
     k: int
     mean: float
