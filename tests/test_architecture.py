@@ -26,6 +26,7 @@ ROWS = [
     ["runs", "results"],
     ["figures"],
     ["ledger"],
+    ["synthesis"],
     ["study"],
     ["lab"],
     ["reports"],

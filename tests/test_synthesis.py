@@ -1,0 +1,194 @@
+"""Specification curves, effects across profiles and repeated runs: read from settings, of planted numbers."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from workbook.ledger import checks
+from workbook.ledger.claim import Claim, ClaimError
+from workbook.results.results import Results
+from workbook.synthesis import across, curve, files, forest, machines, page, sources, specification
+from workbook.synthesis.sources import Source
+
+ROOT = Path(__file__).parents[1]
+ASKED = specification.Question(
+    question="does it change?", vary="gamma", pairs=((0.95, 1.0),), metrics=("score",), decodings=("plain", "own")
+)
+CONTRAST = {"name": "score", "kind": "contrast", "metric": "score", "direction": "greater", "effect": 0.1}
+CLAIM = Claim.model_validate(
+    {
+        "id": "Z01", "claim": "a planted effect", "report": "gamma", "traps": "none", "decided_by": "all",
+        "source": {"paper": "none", "section": "1"}, "tests": ({**CONTRAST, "terms": {"hundred": 1, "default": -1}},),
+    }
+)  # fmt: skip
+
+
+def planted(
+    profile: str, effect: float, fixed: bool = False, task: str = "made", seeds=(1, 2, 3, 4, 5), noise=0
+) -> Source:
+    """Four conditions: `hundred` (gamma 1) has `effect` more score than `default` (gamma 0.95), which has 0.5; a
+    yardstick is 0.25. The own decoding of `hundred` and `default` is the plain one."""
+    settings = {"algorithm": "x", "max_new_tokens": 8.0, "min_new_tokens": 8.0 * fixed, "gamma": 0.95, "updates": 3.0}
+    settings |= {"kl_coef": 0.05, "kl_target": 0.0}
+    known = {
+        "zero_shot": {**settings, "updates": 0.0},
+        "ppo_kl_0": {**settings, "kl_coef": 0.0},
+        "default": settings,
+        "hundred": {**settings, "gamma": 1.0},
+        "strong": {**settings, "kl_coef": 0.2},
+    }
+    means = {"zero_shot": 0.25, "ppo_kl_0": 0.5, "default": 0.5, "hundred": 0.5 + effect, "strong": 0.4}
+    wobble = np.random.default_rng(noise).normal(0, 0.01, len(seeds))
+    rows = [
+        {"condition": c, "seed": s, "split": "test", "decoding": d, "score": m + (w if c == "hundred" else 0)}
+        for c, m in means.items()
+        for d in ("plain", "own")
+        for s, w in zip(seeds, wobble)
+    ]
+    params = SimpleNamespace(
+        profile=profile, seeds=seeds, task_name=task, learner={"kl_coef": 0.05}, bring=SimpleNamespace(model=""),
+        all_runs={c: {} for c in known}, model_dump=lambda mode: dict.fromkeys(sources.WHOLE, task),
+    )  # fmt: skip
+    results = Results(params, pd.DataFrame(rows), pd.DataFrame(), {}, {}, {}, {}, {}, {})
+    return Source(profile, params, results, known, {})
+
+
+def test_a_curve_finds_its_conditions_by_their_settings():
+    rows = specification.curve(ASKED, [planted("a", 0.1), planted("b", -0.05, fixed=True)])
+    there = [r for r in rows if r.n]
+    assert [(r.profile, r.length, r.first, r.second, r.beta) for r in there] == [
+        ("b", "fixed", "hundred", "default", "default"),
+        ("a", "free", "hundred", "default", "default"),
+    ]  # by effect; the same decoding twice counts once
+    assert there[1].effect == pytest.approx(0.4, abs=0.03) and there[1].low < 0.4 < there[1].high
+    assert there[0].change == "γ 0.95 → 1" and {r.decoding for r in there} == {"plain"}
+
+
+def test_cells_that_nobody_ran_are_listed_empty():
+    rows = specification.curve(ASKED, [planted("a", 0.1), planted("b", 0.1, fixed=True, task="other")])
+    nobody = [r for r in rows if not r.n]
+    assert {(r.task, r.length) for r in nobody} == {("made", "fixed"), ("other", "free")}
+    table = specification.table(rows)
+    assert all(row["effect"] is None and row["n"] is None for row in table[-2:]) and table[0]["effect"] is not None
+
+
+def test_levels_of_the_penalty_are_the_profiles_own():
+    asked = ASKED.replace(vary="kl_coef", pairs=(("default", "none"), ("default", "stronger")))
+    found = {r.change: r for r in specification.curve(asked, [planted("a", 0.1)]) if r.n}
+    assert found["β default → 0"].effect == pytest.approx(0) and found["β default → stronger"].effect < -0.3
+    source = planted("a", 0.1)
+    source.settings["strong"]["kl_target"] = 0.5
+    assert specification.beta(source, "strong") == "adaptive"
+
+
+def test_no_yardstick_no_effect():
+    source = planted("a", 0.1)
+    flat = source.results.per_seed.assign(score=lambda t: t.score.where(t.condition != "ppo_kl_0", 0.25))
+    row = specification.curve(ASKED, [replace(source, results=replace(source.results, per_seed=flat))])[0]
+    assert row.effect is None and row.difference == pytest.approx(0.1, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"metrics": ["scor"]}, "no metric is called 'scor'"),
+        ({"decodings": ["plane"]}, "no decoding is called 'plane'"),
+        ({"metrics": ["repetition"]}, "repetition has no yardstick"),
+        ({"pears": []}, "pears"),
+    ],
+)
+def test_a_wrong_entry_is_named(tmp_path, entry, said):
+    whole = {"question": "does it change?", "vary": "gamma", "pairs": [[0.5, 1]], "metrics": ["score"]}
+    (tmp_path / "s.yaml").write_text(json.dumps({"P99": {**whole, "decodings": ["plain"], **entry}}))
+    with pytest.raises(ClaimError, match="P99") as error:
+        specification.load(tmp_path / "s.yaml")
+    assert said in str(error.value)
+
+
+def test_the_committed_questions_are_of_claims():
+    assert set(specification.load(ROOT / "specifications.yaml")) <= set(checks.load(ROOT / "claims.yaml"))
+
+
+def test_rows_of_other_settings_are_seen():
+    rows = pd.DataFrame({"decoding": ["plain"], "seed": [1], "kl_coef": [0.05], "updates": [25],
+                         "decoding_record": ["max_new_tokens=24, min_new_tokens=0"]})  # fmt: skip
+    own = {"kl_coef": 0.05, "updates": 25.0, "max_new_tokens": 24.0, "min_new_tokens": 0.0}
+    assert sources.otherwise(rows, own, [1]) == ""
+    assert sources.otherwise(rows, {**own, "min_new_tokens": 24.0}, [1]) == "min_new_tokens 0"
+    assert sources.otherwise(rows, {**own, "kl_coef": 0.2}, [1]) == "kl_coef 0.05"
+    assert sources.otherwise(rows, own, [1, 2]) == "seeds 1"
+
+
+def test_runs_of_one_study_count_once():
+    made = [planted("a", 0.1, noise=1), planted("again", 0.1, noise=2), planted("c", -0.1, task="other", noise=3)]
+    [row] = across.across({"Z01": CLAIM}, made)
+    assert [(e.name, e.study) for e in row.profiles] == [("a", 1), ("again", 1), ("c", 2)]
+    assert [(e.name, e.n) for e in row.studies] == [("a + again", 5), ("c", 5)]
+    each = [list(e.per_draw.values()) for e in row.profiles]
+    assert row.studies[0].value == pytest.approx(np.mean(each[:2]))
+    assert row.pooled.k == 2 and row.pooled.tau2 == pytest.approx(0.32, abs=0.05)
+    assert [r["of"] for r in across.table([row])] == ["a", "again", "c", "all"]
+
+
+def test_more_draws_of_one_study_widen_it_by_draws():
+    [row] = across.across({"Z01": CLAIM}, [planted("a", 0.1), planted("more", 0.1, seeds=(5, 6, 7))])
+    assert row.pooled is None and row.studies[0].n == 7  # draw 5 once
+
+
+def test_other_settings_on_the_same_draws_are_not_pooled():
+    [row] = across.across({"Z01": CLAIM}, [planted("a", 0.1), planted("b", 0.1, fixed=True)])
+    assert len(row.studies) == 2 and row.pooled is None and row.note == across.SHARED
+
+
+def test_figures_say_what_they_show(tmp_path):
+    made = [planted("a", 0.1, noise=1), planted("c", -0.1, task="other", fixed=True, noise=3)]
+    rows = specification.curve(ASKED, made)
+    picture = curve.drawn("Z01", "does it change?", ["score"], rows)
+    assert "free length: 1 specification, 1 above 0" in picture.get_label()
+    drawn = [line for line in picture.axes[0].lines if line.get_gid() in ("free", "fixed")]
+    assert sorted(y for line in drawn for y in line.get_ydata()) == sorted(r.effect for r in rows if r.n)
+    text = files.keep(picture, tmp_path, "curve").read_text()
+    assert "never run (2 cells" in text and "no word is taken" in " ".join(text.split())
+    whole = forest.drawn("Z01", "planted", across.across({"Z01": CLAIM}, made))
+    assert "a +0.4" in whole.get_label() and "τ²" in whole.get_label()
+    assert set(json.loads((tmp_path / "alt.json").read_text())) == {"curve"}
+
+
+def test_a_tight_picture_keeps_its_strokes():
+    zero = '<path d="M 10.12 20.46 \nL 10.12 30.96"/>\n'
+    assert files.tight(zero + '<path d="M 1.0 2.0 "/>\n') == '<path d="M10.1 20.5V31.0"/>\n'
+    text = '<g id="line2d_3">\n<path d="M 10.123 20.456 \nL 10.123 30.96 \nL 12.04 3.0" x="1.26"/>\n</g>'
+    assert files.tight(text) == '<path d="M10.1 20.5V31.0 L 12.0 3.0" x="1.3"/>\n'
+
+
+def test_repeated_runs_of_the_same_draws():
+    """The committed extract: three runs, the same tests on each, and a table that adds up."""
+    out = ROOT / "reports/synthesis"
+    params = SimpleNamespace(bring=SimpleNamespace(model=""), model_copy=lambda update: SimpleNamespace(
+        **update, all_runs=update["runs"], bring=SimpleNamespace(model="")))  # fmt: skip
+    again = machines.runs(out, params)
+    known = checks.load(ROOT / "claims.yaml")
+    assert list(again) == list(machines.COMMITS) and all(len(r.seeds) == 5 for r in again.values())
+    rows = machines.said({name: known[name] for name in ("P20",)}, again)
+    assert len(rows) == len(known["P20"].deciding) and all(len(row.effects) == 3 for row in rows)
+    found = machines.table(rows, again)[0]
+    commits = list(machines.COMMITS)
+    effects = [found[f"effect {c}"] for c in commits]
+    assert found["largest difference"] == pytest.approx(max(effects) - min(effects))
+    parts = {(p["metric"], p["decoding"]): p for p in machines.parts(known, again, out)}
+    score = parts["score", "plain"]
+    assert score["total"] == pytest.approx(score["draw"] + score["run within a draw"])
+    assert 0 < score["share of evaluation"] < 1 and parts["human_log_perplexity", "plain"]["evaluation"] is None
+
+
+def test_the_page_names_every_picture():
+    text = (ROOT / "reports/synthesis/synthesis.md").read_text()
+    alts = json.loads((ROOT / "reports/synthesis/alt.json").read_text())
+    for path in (ROOT / "reports/synthesis").glob("*.svg"):
+        assert f"({path.name})" in text and alts[path.stem]
+    assert page.HEAD in text

@@ -1,0 +1,146 @@
+"""Runs of TRL's trainers as the table that `python -m workbook.ledger submit` judges.
+
+    python -m workbook.ledger.trl runs.csv --score reward_sentiment --out mine.csv
+    python -m workbook.ledger submit mine.csv
+
+runs.csv: a row per run, with columns `condition` (a name of params.yaml: ppo_kl_0, grpo, ...), `seed`, `folder` (the
+trainer's `output_dir`), `texts` (its responses to held-out prompts, the same for all runs: parquet, CSV or JSONL with
+columns `completion` or `response` and one number a response for each reward, as TRL's completion logs have them), and
+what else was measured, by its name in README's table (human_log_perplexity, judge, ...), which is copied as it is.
+
+What a trainer writes of its own, and what is made of it (TRL 0.16 to 1.x; nothing of TRL is imported):
+- `trainer_state.json` (in output_dir or its last `checkpoint-<step>`): `log_history`, of which `reward` (GRPO, RLOO,
+  online DPO) or `objective/scores` (PPO) gives `rollout_score`, the mean of the last three that were logged;
+- `completions/completions_<step>.parquet` with `log_completions=True`: step, prompt, completion (text, or messages in a
+  conversation), a column per reward function, advantage. These answer *training* prompts: without `texts`, those of the
+  last step are taken and it is said.
+Its KL is an estimate from sampled tokens (per token in GRPO, per response in PPO), not the exact one of README's table,
+and is not converted. `length` takes a tokenizer and is not either; `words` and diversity are of the texts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from rlnlp import metrics
+from rlnlp.settings import nearest
+from workbook.ledger.claim import METRICS, ClaimError
+from workbook.results.tables import join
+
+NEEDED, TEXT = ("condition", "seed", "folder"), ("completion", "response")
+NOT_A_REWARD = ("step", "prompt", "advantage", *TEXT)
+LOGGED = ("reward", "objective/scores")  # of log_history: what a trainer's episodes scored
+LAST = 3  # logged scores
+
+
+def converted(runs: Path, score: str = "") -> tuple[pd.DataFrame, list[str]]:
+    """The table, a row per run, and what a reader of it should know.
+
+    score: the reward's column; may be left out where there is one only. Raises: ClaimError naming run and file.
+    """
+    listed = _read(runs)
+    if gone := [name for name in NEEDED if name not in listed]:
+        raise ClaimError(f"{runs}: no column {join(gone)} (expected {', '.join(NEEDED)}[, texts][, metrics])")
+    about = {*NEEDED, "texts"}
+    if unknown := [c for c in listed if c not in about and c not in METRICS]:
+        hints = "; ".join(f"{c!r}{nearest(c, METRICS)}" for c in unknown)
+        raise ClaimError(f"{runs}: no metric is called {hints}")
+    rows, notes = [], []
+    for _, run in listed.iterrows():
+        folder = runs.parent / str(run.folder)
+        given = str(run.texts) if "texts" in listed and pd.notna(run.texts) else ""
+        path = runs.parent / given if given else last_completions(folder)
+        if not given:
+            notes.append(f"{run.condition}, seed {run.seed}: responses to training prompts ({path.name})")
+        row = {"condition": run.condition, "seed": run.seed, "split": "test", "decoding": "plain"}
+        measured = {c: run[c] for c in listed if c in METRICS and pd.notna(run[c])}
+        rows.append({**row, **of_texts(path, score), **of_training(folder), **measured})
+    return pd.DataFrame(rows), notes
+
+
+def of_texts(path: Path, score: str = "") -> dict[str, float]:
+    """Mean score and diversity of a file of responses."""
+    table = _read(path)
+    column = next((name for name in TEXT if name in table), None)
+    if column is None or not len(table):
+        raise ClaimError(f"{path}: expected rows with a column {' or '.join(TEXT)}, found {list(table)}")
+    rewards = [c for c in table if c not in NOT_A_REWARD and pd.api.types.is_numeric_dtype(table[c])]
+    if score not in rewards if score else len(rewards) != 1:
+        raise ClaimError(f"{path}: which column is the score? expected --score with one of {rewards or 'none there'}")
+    values = table[score or rewards[0]].to_numpy(dtype=float)
+    if not np.isfinite(values).all():
+        raise ClaimError(f"{path}: {score or rewards[0]} of response {int(np.flatnonzero(~np.isfinite(values))[0])}")
+    texts = [written(value) for value in table[column]]
+    found = {"score": float(values.mean()), **metrics.diversity(texts)}
+    return {name: value for name, value in found.items() if name in METRICS}
+
+
+def of_training(folder: Path) -> dict[str, float]:
+    """rollout_score, from the trainer's log; nothing where it kept none."""
+    states = [folder / "trainer_state.json", *sorted(folder.glob("checkpoint-*/trainer_state.json"), key=_step)[::-1]]
+    path = next((p for p in states if p.is_file()), None)
+    if path is None:
+        return {}
+    history = json.loads(path.read_text(encoding="utf-8")).get("log_history", [])
+    logged = [entry[name] for entry in history for name in LOGGED if name in entry]
+    return {"rollout_score": float(np.mean(logged[-LAST:]))} if logged else {}
+
+
+def last_completions(folder: Path) -> Path:
+    """The completion log of the last step. Raises: ClaimError where there is none."""
+    found = sorted(folder.glob("completions/completions_*"), key=_step)
+    if not found:
+        raise ClaimError(f"{folder}: no responses: expected a column `texts`, or completions/completions_*.parquet")
+    return found[-1]
+
+
+def written(value: Any) -> str:
+    """A completion as text: of a conversation, what the messages say."""
+    if isinstance(value, str):
+        return value
+    return " ".join(str(message.get("content") or "") for message in value)
+
+
+def _step(path: Path) -> int:
+    return int(
+        (re.findall(r"\d+", f"{path.parent.name if path.name == 'trainer_state.json' else path.stem}") or [0])[-1]
+    )
+
+
+def _read(path: Path) -> pd.DataFrame:
+    """A table, read by the name's ending."""
+    try:
+        if path.suffix == ".parquet":
+            return pd.read_parquet(path)
+        return pd.read_json(path, lines=True) if path.suffix in (".jsonl", ".json") else pd.read_csv(path)
+    except (OSError, ValueError) as error:
+        raise ClaimError(f"{path}: expected a table (parquet, CSV, JSONL), found {error}") from None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m workbook.ledger.trl", description=__doc__.partition("\n")[0])
+    parser.add_argument("runs", type=Path, help="CSV: condition, seed, folder[, texts][, metrics measured elsewhere]")
+    parser.add_argument("--score", default="", help="the column of the reward that is the score")
+    parser.add_argument("--out", type=Path, required=True, help="the table that is written")
+    args = parser.parse_args(argv)
+    try:
+        table, notes = converted(args.runs, args.score)
+    except ClaimError as error:
+        print(error, file=sys.stderr)
+        return 1
+    table.to_csv(args.out, index=False, lineterminator="\n")
+    print("\n".join([*notes, f"{args.out}: {len(table)} runs of {table.condition.nunique()} conditions"]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

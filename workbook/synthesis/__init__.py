@@ -1,0 +1,1 @@
+"""What the committed tables of all profiles say together: descriptive, no word of the ledger is taken from it."""

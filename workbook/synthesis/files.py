@@ -1,0 +1,53 @@
+"""How the pages of this room are kept: figures small enough to commit, tables of four digits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from workbook.figures.parts import save
+from workbook.store.files import atomic_write
+from workbook.store.tables import write_table
+
+
+def keep(figure: Figure, folder: Path, name: str) -> Path:
+    """`save`, with places of one digit."""
+    path = save(figure, folder, name)
+    atomic_write(path, tight(path.read_text(encoding="utf-8")))
+    return path
+
+
+def tight(text: str) -> str:
+    """An SVG with lines in their short form: places to a tenth of a point, upright strokes by one number, no
+    clipping, and nothing that draws nothing."""
+
+    def short(found: re.Match) -> str:
+        path = re.sub(r"-?\d+\.\d+", lambda v: f"{float(v[0]):.1f}", found[2])
+        path = re.sub(r"M (\S+) (\S+)\s+L \1 (\S+)", r"M\1 \2V\3", path)
+        return found[1] + " ".join(path.split()) + '"'
+
+    text = re.sub(r'( d=")([^"]*)"', short, text)
+    text = re.sub(r'( [xy]=")(-?\d+\.\d+)"', lambda v: f'{v[1]}{float(v[2]):.1f}"', text)
+    text = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", text)
+    text = re.sub(r'<g id="(?:line2d|text|patch|[xy]tick|PathCollection)_\d+">', "<g>", text)
+    text = re.sub(r' clip-path="[^"]*"', "", text)  # nothing is drawn beyond its panel
+    text = re.sub(r'<path d="M [-0-9.]+ [-0-9.]+"[^>]*/>\n?', "", text)  # the line of a lone mark
+    before = ""
+    while before != text:  # groups that say nothing, from the inside out
+        before, text = text, re.sub(r"<g>\n?((?:(?!</?g\b).)*?)</g>\n?|<g/>\n?", r"\1", text, flags=re.S)
+    return text
+
+
+def write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """A table of four digits; what is not there is an empty cell."""
+    write_table(path, [{k: _short(v) for k, v in row.items()} for row in rows])
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    return None if value == "" else value
