@@ -45,8 +45,8 @@ def planted(params, **scores: float) -> Results:
 def test_a_rate_is_the_best_of_those_that_leave_language_as_it_was(params):
     results = planted(params)
     assert choosing.rates(results) == dict.fromkeys(("ppo", "nlpo", "a2c", "reinforce", "grpo"), 0.0008)
-    with pytest.raises(ValueError, match="grpo: expected a choice within the rates tried, .* found 0.0002"):
-        choosing.rates(planted(params, grpo_lr_02=0.99))
+    with pytest.raises(ValueError, match="grpo: expected a choice within the rates tried, .* found 5e-05"):
+        choosing.rates(planted(params, grpo_lr_005=0.99))
     assert choosing.rates(planted(params, grpo_lr_04=0.99))["grpo"] == 0.0004
 
 
