@@ -6,6 +6,7 @@ import json
 import math
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from safetensors import safe_open
 
 from rlnlp import pretrained
 from rlnlp.settings import ConfigError
-from workbook.draws import prose, training
+from workbook.draws import prose, samples, training
 from workbook.draws.language_model import bits_per_byte, new_language_model
 from workbook.draws.pilot import steps_within
 from workbook.draws.prose import Prose, Shop, check_size
@@ -214,7 +215,15 @@ def test_samples_are_unselected_and_repeatable(texts):
     found = write(model, tokenizer, 3, seed=1)
     assert found == write(model, tokenizer, 3, seed=1) != write(model, tokenizer, 3, seed=2)
     assert len(found) == 3 and all(found)
-    assert not any(text[-1:].isalpha() for text in found)  # 31 tokens of 300 at random do not hit the end
+
+
+def test_only_a_sample_that_the_context_cut_loses_its_last_word(texts, monkeypatch):
+    tokenizer = train_tokenizer(texts, "bpe", 300)
+    model = new_language_model(tokenizer, TINY, seed=3)
+    ids = torch.tensor(encode(tokenizer, ["a good film"] * 2))
+    made = SimpleNamespace(responses=ids, mask=ids >= 0, terminated=torch.tensor([True, False]))
+    monkeypatch.setattr(samples, "sample", lambda *given: made)
+    assert write(model, tokenizer, 2, seed=1) == ["a good film", "a good"]
 
 
 # sizes and training --------------------------------------------------------------------------------------------------
@@ -227,8 +236,9 @@ def test_the_number_of_weights_is_known_before(texts, shape):
     assert settings.weights == sum(weight.numel() for weight in model.parameters())
 
 
-def test_too_large_a_model_is_refused_before_any_work(plan, capsys):
-    path = plan(largest_mb=0.01)
+def test_too_large_a_model_is_refused_before_any_work(plan, capsys, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    path = plan(largest_mb=0.01, mirror="nowhere")  # not even the reviews are read
     for command in ("train", "pilot"):
         assert base_model.main([command, str(path)]) == 2
         assert "MB in half precision, expected at most 0.01 MB" in capsys.readouterr().err

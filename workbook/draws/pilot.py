@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from workbook.draws.language_model import bits_per_byte
 from workbook.draws.prose import Prose, Shop, train
 
 WARM, FEW = 3, 200  # steps that are not timed; reviews to time with
@@ -29,21 +28,21 @@ def rows(
         five_gram = shop.five_gram(candidate.vocabulary, candidate.reviews, held_out)
         for share in sorted(shares):
             settings = candidate.replace(steps=max(1, round(share * candidate.steps)))
-            model, tokenizer, _ = shop.model(settings, f"{name}, {share:g} of the budget")
+            found = shop.bits(settings, held_out, f"{name}, {share:g} of the budget")
             made.append(
                 {
                     "candidate": name,
                     "minutes": share * minutes,
                     **{key: getattr(settings, key) for key in ("layers", "width", "heads", "context", "vocabulary")},
                     "reviews": len(shop.read(settings.reviews)),
-                    "weights": sum(weight.numel() for weight in model.parameters()),
+                    "weights": settings.weights,
                     "half_precision_mb": settings.megabytes,
                     "batch_size": settings.batch_size,
                     "learning_rate": settings.learning_rate,
                     "precision": settings.precision,
                     "steps": settings.steps,
                     "tokens_seen": settings.tokens,
-                    "bits_per_byte": bits_per_byte(model, tokenizer, held_out),
+                    "bits_per_byte": found,
                     "five_gram_bits_per_byte": five_gram,
                 }
             )

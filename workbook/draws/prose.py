@@ -6,7 +6,7 @@ Each part (tokenizer, five-gram, model) is made once and found again by what dec
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from pydantic import Field
 
 from rlnlp import pretrained
 from rlnlp.types import stream
-from workbook.draws.language_model import train_language_model
+from workbook.draws.language_model import bits_per_byte, train_language_model
 from workbook.draws.shapes import MANY, LanguageModel
 from workbook.draws.tokenizer import encode, train_tokenizer
 from workbook.draws.training import TrainingError, save
@@ -92,20 +92,26 @@ class Shop:
         texts = self.read(reviews)
         values = {"vocabulary": vocabulary, "texts": _digest(texts), "held out": _digest(held_out), "order": ORDER}
 
-        def make(fresh: Path, states: Path) -> None:
+        def compute() -> float:
             tokenizer = self.tokenizer(vocabulary, reviews)
             model = KneserNey(encode(tokenizer, texts), len(tokenizer), tokenizer.eos_token_id, ORDER)
-            bits = model.bits_per_byte(encode(tokenizer, held_out), held_out)
-            atomic_json(fresh / "five_gram.json", {"bits_per_byte": bits})
+            return model.bits_per_byte(encode(tokenizer, held_out), held_out)
 
-        code = [root_of(KneserNey), root_of(train_tokenizer)]
-        made = once(self.work / "five_gram", fingerprint_inputs(values, code=code), make, wait_s=600)
-        return read_json(made / "five_gram.json")["bits_per_byte"]
+        return self._number("five_gram", values, (KneserNey, train_tokenizer), compute)
+
+    def bits(self, settings: Prose, held_out: Sequence[str], progress: str = "") -> float:
+        """Bits per byte of held-out texts under the model of these settings, which is trained if it is not there."""
+        values = self._values(settings) | {"held out": _digest(held_out)}
+
+        def compute() -> float:
+            model, tokenizer, _ = self.model(settings, progress)
+            return bits_per_byte(model, tokenizer, held_out)
+
+        return self._number("bits", values, (train, train_tokenizer, bits_per_byte), compute)
 
     def model(self, settings: Prose, progress: str = ""):
         """(trained model, tokenizer, loss curve): continued where a kill has left it. progress: label of the bar."""
-        values = {"settings": settings, "texts": _digest(self.read(settings.reviews)), "seed": self.seed}
-        inputs = fingerprint_inputs(values | {"threads": self.threads}, code=[root_of(train), root_of(train_tokenizer)])
+        inputs = fingerprint_inputs(self._values(settings), code=[root_of(train), root_of(train_tokenizer)])
 
         def make(fresh: Path, states: Path) -> None:
             tokenizer, texts = self.tokenizer(settings.vocabulary, settings.reviews), self.read(settings.reviews)
@@ -116,6 +122,17 @@ class Shop:
         made = once(self.work / "model", inputs, make, wait_s=600)
         model, tokenizer = pretrained.load(made)
         return model, tokenizer, [tuple(point) for point in read_json(made / "loss.json")]
+
+    def _values(self, settings: Prose) -> dict:
+        """What decides a model beside code and libraries."""
+        texts = _digest(self.read(settings.reviews))
+        return {"settings": settings, "texts": texts, "seed": self.seed, "threads": self.threads}
+
+    def _number(self, name: str, values: dict, code: Sequence[Callable], compute: Callable[[], float]) -> float:
+        """A number that takes minutes to compute, computed once."""
+        inputs = fingerprint_inputs(values, code=[root_of(function) for function in code])
+        make = lambda fresh, states: atomic_json(fresh / f"{name}.json", compute())
+        return read_json(once(self.work / name, inputs, make, wait_s=600) / f"{name}.json")
 
 
 def train(texts: Sequence[str], tokenizer, settings: Prose, seed: int, states: Path | None = None, progress: str = ""):
