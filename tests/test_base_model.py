@@ -18,7 +18,7 @@ from rlnlp import pretrained
 from rlnlp.settings import ConfigError
 from workbook.draws import prose, samples, training
 from workbook.draws.language_model import bits_per_byte, new_language_model
-from workbook.draws.pilot import steps_within
+from workbook.draws.pilot import best, steps_within
 from workbook.draws.prose import Prose, Shop, check_size
 from workbook.draws.samples import without_last_word, write
 from workbook.draws.tokenizer import encode, train_tokenizer
@@ -329,6 +329,12 @@ def test_pilot_writes_a_row_per_candidate_and_budget_once(plan, monkeypatch):
     assert read_table(path.parent / "report" / "pilot.csv") == table
 
 
+def test_the_best_is_the_lowest_at_the_whole_budget():
+    table = [("a", 1.0, 2.0), ("a", 4.0, 1.8), ("b", 1.0, 1.5), ("b", 4.0, 1.9), ("c", 4.0, 1.8)]
+    made = [{"candidate": name, "minutes": minutes, "bits_per_byte": found} for name, minutes, found in table]
+    assert best(made) is made[1]
+
+
 def test_a_pilot_without_rows():
     with pytest.raises(ValueError, match="no row"):
         bits.pilot([])
@@ -361,6 +367,7 @@ def test_the_released_model_is_half_precision_loads_and_is_what_its_card_says(pl
     assert facts["bits_per_byte"] == pytest.approx(facts["single_precision_bits_per_byte"], rel=1e-2)
     assert facts["five_gram_bits_per_byte"] == shop.five_gram(300, 0, held_out)
     assert facts["invented"]["samples"] == 22
+    assert json.loads((folder / "loss.json").read_text())[-1][0] == TINY.steps
     card = (folder / "README.md").read_text()
     for said in (
         f"{facts['bits_per_byte']:.4f}",

@@ -49,13 +49,19 @@ def rows(
     return made
 
 
+def best(rows: Sequence[dict]) -> dict:
+    """The row with the fewest bits per byte among those of the largest budget; of equal ones the first."""
+    whole = max(row["minutes"] for row in rows)
+    return min((row for row in rows if row["minutes"] == whole), key=lambda row: row["bits_per_byte"])
+
+
 def speed(shop: Shop, settings: Prose, steps: int = 10) -> float:
     """Tokens per second of training, measured over ``steps`` steps of the real loop (its start is taken off)."""
     texts, tokenizer = shop.read(min(FEW, len(shop.texts))), shop.tokenizer(settings.vocabulary, settings.reviews)
     taken = []
     for number in (WARM, WARM + steps):
         begun = time.perf_counter()
-        train(texts, tokenizer, settings.replace(steps=number), shop.seed)
+        train(texts, tokenizer, settings.replace(steps=number), shop.seed, device=shop.device)
         taken.append(time.perf_counter() - begun)
     return steps * settings.batch_size * settings.context / max(taken[1] - taken[0], 1e-9)
 

@@ -59,13 +59,17 @@ class Prose(LanguageModel):
 
 @dataclass(frozen=True)
 class Shop:
-    """Where base models of one set of reviews are made. texts: all of the base role, in order; work: folder of states
-    and finished parts; seed: of weights and batches; threads: of torch, part of what decides the last digits."""
+    """Where base models of one set of reviews are made.
+
+    texts: all of the base role, in order; work: folder of states and finished parts; seed: of weights and batches;
+    threads of torch and device: part of what decides the last digits.
+    """
 
     texts: Sequence[str]
     work: Path
     seed: int
     threads: int
+    device: str = "cpu"
 
     def read(self, reviews: int) -> list[str]:
         """The first of the texts; 0: all. Raises: TrainingError for more than there are."""
@@ -115,18 +119,18 @@ class Shop:
 
         def make(fresh: Path, states: Path) -> None:
             tokenizer, texts = self.tokenizer(settings.vocabulary, settings.reviews), self.read(settings.reviews)
-            model, curve = train(texts, tokenizer, settings, self.seed, states, progress)
-            save(fresh, model, tokenizer, "A base model in single precision, before its export.")
+            model, curve = train(texts, tokenizer, settings, self.seed, states, progress, self.device)
+            save(fresh, model.cpu(), tokenizer, "A base model in single precision, before its export.")
             atomic_json(fresh / "loss.json", curve)
 
         made = once(self.work / "model", inputs, make, wait_s=600)
-        model, tokenizer = pretrained.load(made)
+        model, tokenizer = pretrained.load(made, self.device)
         return model, tokenizer, [tuple(point) for point in read_json(made / "loss.json")]
 
     def _values(self, settings: Prose) -> dict:
         """What decides a model beside code and libraries."""
         texts = _digest(self.read(settings.reviews))
-        return {"settings": settings, "texts": texts, "seed": self.seed, "threads": self.threads}
+        return {"settings": settings, "texts": texts, "seed": self.seed, "threads": self.threads, "device": self.device}
 
     def _number(self, name: str, values: dict, code: Sequence[Callable], compute: Callable[[], float]) -> float:
         """A number that takes minutes to compute, computed once."""
@@ -135,22 +139,30 @@ class Shop:
         return read_json(once(self.work / name, inputs, make, wait_s=600) / f"{name}.json")
 
 
-def train(texts: Sequence[str], tokenizer, settings: Prose, seed: int, states: Path | None = None, progress: str = ""):
+def train(
+    texts: Sequence[str],
+    tokenizer,
+    settings: Prose,
+    seed: int,
+    states: Path | None = None,
+    progress: str = "",
+    device: str = "cpu",
+):
     """``train_language_model`` in the precision of the settings: (model, loss curve). Raises: as that does."""
-    with arithmetic(settings.precision):
+    with arithmetic(settings.precision, device):
         return train_language_model(
-            texts, tokenizer, settings, stream(seed, "prose"), states, progress, save_every_s=SAVE_EVERY_S
+            texts, tokenizer, settings, stream(seed, "prose"), states, progress, device, SAVE_EVERY_S
         )
 
 
 @contextmanager
-def arithmetic(precision: str) -> Iterator[None]:
+def arithmetic(precision: str, device: str = "cpu") -> Iterator[None]:
     """Matrix products in this precision while the block runs.
 
     bfloat16: autocast without its cache of weights, which would keep those of the first step.
     """
     on = precision == "bfloat16"
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=on, cache_enabled=False):
+    with torch.autocast(torch.device(device).type, dtype=torch.bfloat16, enabled=on, cache_enabled=False):
         yield
 
 

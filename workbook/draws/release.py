@@ -56,7 +56,8 @@ def release(
     samples: int,
     largest_mb: float,
 ) -> dict:
-    """Train (or find) the model, write it into ``out`` and return what was measured, which stands there in facts.json.
+    """Train (or find) the model, write it into ``out`` and return what was measured, which stands there in facts.json;
+    loss.json: (step, mean nats per token since the entry before).
 
     validation, human: reviews that nothing else has used, for bits per byte and to set beside the samples; samples:
     number of texts in which invented words are counted, the first 20 of which are written out.
@@ -66,16 +67,19 @@ def release(
     check_size(settings, largest_mb)
     if not 1 <= samples <= len(human):
         raise TrainingError(f"samples: expected 1 to {len(human)}, as many as there are human reviews, found {samples}")
-    trained, words, _ = shop.model(settings, "base model")
+    trained, words, curve = shop.model(settings, "base model")
     with whole(out) as fresh:
-        save(fresh, copy.deepcopy(trained).half(), words, "")
-        model, tokenizer = pretrained.load(fresh)  # as anybody gets it: the rounding is in every number below
+        save(fresh, copy.deepcopy(trained).cpu().half(), words, "")
+        model, tokenizer = pretrained.load(
+            fresh, shop.device
+        )  # as anybody gets it: the rounding is in every number below
         facts = _measured(shop, settings, model, tokenizer, validation)
         texts = write(model, tokenizer, samples, shop.seed)
         found = beside(texts, human, known_words(shop.read(settings.reviews)))
         facts |= {"invented": found, "single_precision_bits_per_byte": bits_per_byte(trained, words, validation)}
         facts["megabytes"] = sum(path.stat().st_size for path in fresh.glob("*.safetensors")) / 1e6
         atomic_json(fresh / "facts.json", facts)
+        atomic_json(fresh / "loss.json", curve)
         atomic_write(fresh / "samples.md", _samples(texts[:SHOWN]))
         atomic_write(fresh / "README.md", card(facts, out.name))
     return facts

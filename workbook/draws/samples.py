@@ -21,7 +21,7 @@ def write(model, tokenizer, number: int, seed: int) -> list[str]:
     texts: list[str] = []
     for begin in range(0, number, BATCH):
         rows = min(BATCH, number - begin)
-        ids = torch.full((rows, 1), end)
+        ids = torch.full((rows, 1), end, device=model.device)
         names = [str(begin + row) for row in range(rows)]
         starts = Prompts(ids, torch.ones_like(ids, dtype=torch.bool), [""] * rows, [[]] * rows, names)
         made = sample(model, starts, sampling, generator(seed, "prose samples", begin))

@@ -53,6 +53,7 @@ class Plan(Settings):
     report: str = Field(description="folder of the pilot's table and figure")
     seed: int = Field(0, ge=0, le=10**9, description="of weights, batches and samples")
     threads: int = Field(2, ge=1, le=64, description="of torch; part of what decides the last digits")
+    device: str = Field("cpu", pattern=r"^(cpu|cuda(:\d+)?)$", description="where models are trained and measured")
     largest_mb: float = Field(12.0, gt=0, le=1e6, description="of the weights in half precision, 10^6 bytes")
     samples: int = Field(400, ge=1, le=10**5, description="texts in which invented words are counted")
     sizes: dict[str, int] = Field(default=SIZES, description="reviews of each role; see workbook.texts.reviews")
@@ -137,7 +138,9 @@ def piloted(plan: Plan, folder: Path) -> bool:
     shop, roles = prepared(plan, folder)
     rows = pilot.rows(shop, plan.candidates(), plan.pilot.shares, plan.pilot.minutes, roles["language_model_burn"])
     write_table(folder / plan.report / "pilot.csv", rows)
-    print(f"wrote {parts.save(bits.pilot(rows), folder / plan.report, 'pilot')} and pilot.csv beside it")
+    picture = parts.save(bits.pilot(rows), folder / plan.report, "pilot")
+    best = pilot.best(rows)
+    print(f"wrote {picture} and pilot.csv beside it; lowest at the whole budget: {best['candidate']}")
     return True
 
 
@@ -163,7 +166,7 @@ def prepared(plan: Plan, folder: Path) -> tuple[Shop, dict[str, list[str]]]:
         roles = by_role(imdb_splits(source), plan.sizes)
         bar.update()
     texts = {name: [row["text"] for row in rows] for name, rows in roles.items() if not name.startswith("prompts")}
-    return Shop(texts["language_model"], folder / plan.work, plan.seed, plan.threads), texts
+    return Shop(texts["language_model"], folder / plan.work, plan.seed, plan.threads, plan.device), texts
 
 
 if __name__ == "__main__":
