@@ -244,7 +244,8 @@ def seeds_needed(component: Component) -> int | None:
     bound = c.stated * c.yardstick
     needed = power.n_needed_equivalence(bound, c.sd)
     if c.direction != "equal":
-        needed = max(needed, power.n_needed(bound, c.sd))
+        absent = 0 if c.p_smaller is None else needed  # of a threshold no size is stated, so none can be excluded
+        needed = max(absent, power.n_needed(bound, c.sd))
     return max(int(needed), power.fewest_seeds(), c.n + 1) if math.isfinite(needed) else None
 
 
