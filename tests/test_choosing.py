@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from workbook.results import choosing
-from workbook.results.results import Results
+from workbook.results.results import Results, load
 from workbook.runs import checks
 
 ROOT = Path(__file__).parents[1]
@@ -58,3 +58,11 @@ def test_the_strength_leaves_the_share_that_the_papers_runs_keep(params):
     assert choosing.SHARE == pytest.approx((0.116 / 0.358 + 0.148 / 0.37) / 2)
     assert choosing.strength(results) == min(expected, key=lambda b: abs(expected[b] - choosing.SHARE)) == 0.2
     assert choosing.strength(planted(params, ppo_kl_040=0.65)) == 0.4
+
+
+def test_the_registered_settings_are_those_that_the_pilots_tables_choose(params):
+    results, settle = load(params, list(params.all_runs)), checks.load(ROOT / "profiles/settle/params.yaml")
+    rates = choosing.rates(results)
+    assert {name: settle.algorithm_config(name).learning_rate for name in rates} == rates
+    assert settle.learner["kl_coef"] == choosing.strength(results)
+    assert not {*params.seeds, *params.draws} & set(range(101, 133))  # the pilot's draws are nobody else's

@@ -1790,6 +1790,16 @@ def test_this_repositorys_readme_shows_the_ledger_that_is_committed_with_it(tmp_
     assert combine.readme(text, tmp_path / "claims.json") == text, "type: python -m workbook.ledger readme"
 
 
+def test_a_profile_that_judges_nothing_has_no_column(tmp_path):
+    row = {"id": "P01", "claim": "c", "source": "s", "published_text": "p", "sentence": "", "turns": False, "rule": "r"}
+    sources = {}
+    for profile, word in (("mini", HOLDS), ("pilot", ELSEWHERE)):
+        sources[profile] = tmp_path / f"{profile}.json"
+        sources[profile].write_text(json.dumps({"rows": [{**row, "word": word}]}))
+    (found,) = combine.combine(sources, tmp_path)
+    assert found["words"] == {"mini": HOLDS} and "pilot" not in (tmp_path / "claims.md").read_text()
+
+
 def test_nothing_to_combine_is_an_error(tmp_path, capsys):
     assert command.main(["combine", "--reports", str(tmp_path)]) == 1
     assert "no ledger to combine" in capsys.readouterr().err

@@ -21,7 +21,7 @@ most 0.1 nats per token less likely than the untrained model does (the paper's r
 smallest or largest that was tried. *Strength*: the β at which PPO keeps the share
 of its gain without a penalty that the paper's runs keep: 0.36, the mean of PPO's (0.605 − 0.489) / (0.847 − 0.489) and NLPO's
 (0.637 − 0.489) / (0.859 − 0.489)."""
-DETAIL = ("judge", "kl_deployed", "distinct_2")
+DETAIL = ("distinct_2", "length")
 READ = {
     "rates": """Further right is faster. What lies more than 0.1 above a dashed line in the second or third panel may not be
 chosen.""",

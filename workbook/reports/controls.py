@@ -16,7 +16,7 @@ where there is nothing to find, and one that is the wrong way round. The ledger 
 *opposite*, by the same rule, from runs of the same pipeline."""
 TERMS = """True: PPO without a KL penalty scores more than the untrained model. Nothing there: a repetition of PPO, the same
 setting with other random numbers, against another. Reversed: PPO that is paid 1 minus the score is said to score more."""
-DETAIL = ("distinct_2", "kl_deployed")
+DETAIL = ("distinct_2", "length")
 READ = {
     "levels": """A repetition lies as far from another as chance alone moves a run on one draw; the reversed run lies on the other
 side of the dashed line.""",
