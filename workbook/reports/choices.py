@@ -46,9 +46,10 @@ def lengths(results: Results) -> dict[str, dict[float, str]]:
 
 
 def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
-    series = [Series(label(name), tuple(runs.values()), tuple(runs)) for name, runs in tried(results).items()]
+    found = tried(results).items()
+    series = [Series(label(name), tuple(runs.values()), tuple(round(r * 1e4, 6) for r in runs)) for name, runs in found]
     said = ", ".join(f"{label(name)} {rate:g}" for name, rate in rates(results).items())
-    yield "rates", f"Learning rates chosen: {said}", lines.sweep(results, series, METRICS, "learning rate")
+    yield "rates", f"Learning rates chosen: {said}", lines.sweep(results, series, METRICS, "learning rate, 10⁻⁴")
     runs, shares = at_ppos_rate(results), strengths(results)
     said = ", ".join(f"β = {b:g} leaves {share:.2f}" for b, share in shares.items())
     figure = lines.sweep(results, [Series("PPO", tuple(runs.values()), tuple(runs))], (*METRICS, "kl_deployed"), "β")
