@@ -1,4 +1,4 @@
-"""How the pages of this room are kept: figures small enough to commit, tables of four digits."""
+"""How the pages of this room are kept: figures small enough to commit, tables of three digits."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def tight(text: str) -> str:
 
 
 def write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """A table of four digits; what is not there is an empty cell."""
+    """A table of three digits; what is not there is an empty cell."""
     write_table(path, [{k: _short(v) for k, v in row.items()} for row in rows])
 
 
 def _short(value: Any) -> Any:
     if isinstance(value, float):
-        return float(f"{value:.4g}")
+        return float(f"{value:.3g}")
     return None if value == "" else value
