@@ -129,7 +129,7 @@ def table(rows: Iterable[Across]) -> list[dict[str, Any]]:
     """A row per profile, and one per test of the studies together ("all"), with k of them."""
     found = []
     for row in rows:
-        about = {"claim": row.claim, "test": row.test, "metric": row.metric}
+        about = {"claim": row.claim, "test": row.test}
         for e in row.profiles:
             found.append(
                 {**about, "of": e.name, "study": e.study, "length": e.length, "n": e.n, "effect": e.value}

@@ -128,7 +128,15 @@ def _pooled(axis: Axes, y: float, row: Across, reach: float) -> None:
         zorder=4,
         gid="together",
     )
-    axis.text(reach * 0.99, y + 0.95, _pooled_text(row), ha="right", va="center_baseline", fontsize=8.5)
+    axis.text(
+        reach * 0.99,
+        y + 0.95,
+        _pooled_text(row),
+        ha="right",
+        va="center_baseline",
+        fontsize=8.5,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
+    )
 
 
 def _bar(
