@@ -33,7 +33,9 @@ def tight(text: str) -> str:
     text = re.sub(r'( d=")([^"]*)"', short, text)
     text = re.sub(r'( [xy]=")(-?\d+\.\d+)"', lambda v: f'{v[1]}{float(v[2]):.1f}"', text)
     text = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", text)
-    text = re.sub(r'<g id="(?:line2d|text|patch|[xy]tick|PathCollection)_\d+">', "<g>", text)
+    text = re.sub(
+        r'<g id="(?:line2d|text|patch|[xy]tick|PathCollection|matplotlib[.]axis|axes|legend|figure)_\d+">', "<g>", text
+    )
     text = re.sub(r' clip-path="[^"]*"', "", text)  # nothing is drawn beyond its panel
     text = re.sub(r'<path d="M [-0-9.]+ [-0-9.]+"[^>]*/>\n?', "", text)  # the line of a lone mark
     before = ""

@@ -46,7 +46,7 @@ def drawn(claim: str, sentence: str, rows: Sequence[Across]) -> Figure:
                 y += 1
             y += 0.4
         axis.axvline(0, color=INK, linewidth=1.1, zorder=1)
-        axis.set_ylim(y - 0.2, -0.8)
+        axis.set_ylim(y + 0.4, -0.8)
         axis.set_xlim(-reach, reach)
         axis.set_yticks([at for at, _ in names], [name for _, name in names])
         axis.tick_params(axis="y", length=0)
