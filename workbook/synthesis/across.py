@@ -129,10 +129,10 @@ def table(rows: Iterable[Across]) -> list[dict[str, Any]]:
     """A row per profile, and one per test of the studies together ("all"), with k of them."""
     found = []
     for row in rows:
-        about = {"claim": row.claim, "test": row.test, "metric": row.metric}
+        about = {"claim": row.claim, "test": row.test}
         for e in row.profiles:
             found.append(
-                {**about, "of": e.name, "study": e.study, "length": e.length, "n": e.n, "effect": e.value}
+                {**about, "of": e.name, "study": e.study, "n": e.n, "effect": e.value}
                 | {"low": e.low, "high": e.high}
                 | dict.fromkeys(POOLED)
             )
@@ -141,7 +141,7 @@ def table(rows: Iterable[Across]) -> list[dict[str, Any]]:
         if p is None and k == 1:
             mean = (row.studies[0].value, row.studies[0].low, row.studies[0].high)
         found.append(
-            {**about, "of": "all", "study": None, "length": None, "n": k}
+            {**about, "of": "all", "study": None, "n": k}
             | dict(zip(("effect", "low", "high"), mean))
             | {name: getattr(p, name, None) for name in POOLED}
         )

@@ -1,4 +1,4 @@
-"""How the pages of this room are kept: figures small enough to commit, tables of four digits."""
+"""How the pages of this room are kept: figures small enough to commit, tables of three digits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ def tight(text: str) -> str:
     text = re.sub(r'( d=")([^"]*)"', short, text)
     text = re.sub(r'( [xy]=")(-?\d+\.\d+)"', lambda v: f'{v[1]}{float(v[2]):.1f}"', text)
     text = re.sub(r' transform="rotate\(-0 [^"]*\)"', "", text)
-    text = re.sub(r'<g id="(?:line2d|text|patch|[xy]tick|PathCollection)_\d+">', "<g>", text)
+    text = re.sub(
+        r'<g id="(?:line2d|text|patch|[xy]tick|PathCollection|matplotlib[.]axis|axes|legend|figure)_\d+">', "<g>", text
+    )
     text = re.sub(r' clip-path="[^"]*"', "", text)  # nothing is drawn beyond its panel
     text = re.sub(r'<path d="M [-0-9.]+ [-0-9.]+"[^>]*/>\n?', "", text)  # the line of a lone mark
     before = ""
@@ -43,11 +45,11 @@ def tight(text: str) -> str:
 
 
 def write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """A table of four digits; what is not there is an empty cell."""
+    """A table of three digits; what is not there is an empty cell."""
     write_table(path, [{k: _short(v) for k, v in row.items()} for row in rows])
 
 
 def _short(value: Any) -> Any:
     if isinstance(value, float):
-        return float(f"{value:.4g}")
+        return float(f"{value:.3g}")
     return None if value == "" else value

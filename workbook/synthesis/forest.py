@@ -46,7 +46,7 @@ def drawn(claim: str, sentence: str, rows: Sequence[Across]) -> Figure:
                 y += 1
             y += 0.4
         axis.axvline(0, color=INK, linewidth=1.1, zorder=1)
-        axis.set_ylim(y - 0.2, -0.8)
+        axis.set_ylim(y + 0.4, -0.8)
         axis.set_xlim(-reach, reach)
         axis.set_yticks([at for at, _ in names], [name for _, name in names])
         axis.tick_params(axis="y", length=0)
@@ -128,7 +128,15 @@ def _pooled(axis: Axes, y: float, row: Across, reach: float) -> None:
         zorder=4,
         gid="together",
     )
-    axis.text(reach * 0.99, y + 0.95, _pooled_text(row), ha="right", va="center_baseline", fontsize=8.5)
+    axis.text(
+        reach * 0.99,
+        y + 0.95,
+        _pooled_text(row),
+        ha="right",
+        va="center_baseline",
+        fontsize=8.5,
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
+    )
 
 
 def _bar(

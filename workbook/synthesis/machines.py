@@ -138,7 +138,6 @@ def table(rows: Sequence[Said], again: Mapping[str, Results]) -> list[dict[str, 
             cells |= {f"effect {commit}": effect, f"word {commit}": word}
         cells["largest difference"] = max(known) - min(known) if known else None
         cells["words differ"] = len(set(row.words)) > 1
-        cells["claim words"] = " | ".join(row.claim_words)
         cells["claim words differ"] = len(set(row.claim_words)) > 1
         found.append(cells)
     return found

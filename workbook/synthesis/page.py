@@ -87,7 +87,7 @@ def _stale(sources: Sequence[Source]) -> str:
 
 
 def _picture(path: Path) -> str:
-    return f"![{path.stem.replace('_', ' ')}: see the text below]({path.name})"
+    return f"![{path.stem.replace('_', ' ')}: see the text and the table below]({path.name})"
 
 
 def _forests(out: Path, claims: Mapping[str, Claim], rows: Sequence[across.Across], shown: Sequence[str]) -> list[str]:
@@ -98,7 +98,6 @@ def _forests(out: Path, claims: Mapping[str, Claim], rows: Sequence[across.Acros
         if name in shown:
             figure = files.keep(forest.drawn(name, claims[name].claim, own), out, f"{name}_across")
             text += [f"### {name}: {claims[name].claim}", _picture(figure)]
-            text.append("\n".join(f"- {forest.told(row)}" for row in own))
     pooled = [row for row in rows if row.pooled]
     table = pd.DataFrame([_line(row) for row in pooled])
     if len(table):
