@@ -110,11 +110,21 @@ def restrict(logits: Tensor, sampling: Sampling, steps: Tensor, allowed: Tensor 
     """
     if sampling.temperature != 1.0:
         logits = logits / sampling.temperature
-    if sampling.min_new_tokens:
-        early = (steps < sampling.min_new_tokens).unsqueeze(1)
-        is_eos = torch.arange(logits.shape[1], device=logits.device) == sampling.eos_id
-        logits = logits.masked_fill(early & is_eos, -torch.inf)
+    logits = playable(logits, sampling, steps)
     return logits if allowed is None else logits.masked_fill(~allowed, -torch.inf)
+
+
+def playable(logits: Tensor, sampling: Sampling, steps: Tensor) -> Tensor:
+    """Logits [N, V] of what the task lets any policy choose: EOS blocked at the first ``min_new_tokens`` positions.
+
+    Policy and reference are compared on this: probability that one of them has on an end that cannot come is no
+    difference in what they do.
+    """
+    if not sampling.min_new_tokens:
+        return logits
+    early = (steps < sampling.min_new_tokens).unsqueeze(1)
+    is_eos = torch.arange(logits.shape[1], device=logits.device) == sampling.eos_id
+    return logits.masked_fill(early & is_eos, -torch.inf)
 
 
 def behavior_logits(logits: Tensor, rollout: Rollout) -> Tensor:
@@ -122,6 +132,11 @@ def behavior_logits(logits: Tensor, rollout: Rollout) -> Tensor:
     steps = rollout.mask.nonzero()[:, 1]
     allowed = None if rollout.allowed is None else rollout.allowed.unpack(rollout.mask)
     return restrict(logits, rollout.sampling, steps, allowed)
+
+
+def task_logits(logits: Tensor, rollout: Rollout) -> Tensor:
+    """Raw logits [N, V] at the rollout's N real tokens, with what the task forbids (``playable``) and nothing else."""
+    return playable(logits, rollout.sampling, rollout.mask.nonzero()[:, 1])
 
 
 def chosen_logprobs(logits: Tensor, tokens: Tensor) -> Tensor:
@@ -136,11 +151,15 @@ def scatter(values: Tensor, mask: Tensor) -> Tensor:
 
 @torch.no_grad()
 def score_tokens(model: PreTrainedModel, rollout: Rollout) -> Tensor:
-    """Log-probabilities [B, T] in nats of the response tokens under the bare model (temperature 1, no mask)."""
+    """Log-probabilities [B, T] in nats of the response tokens under the model at temperature 1, without a mask, where
+    EOS may not be chosen before ``min_new_tokens`` (``playable``); a text that ends before all the same was given, not
+    sampled, and its end counts as it would freely."""
     hidden, tokens = hidden_states(model, rollout)[rollout.mask], rollout.responses[rollout.mask]
+    steps = rollout.mask.nonzero()[:, 1]
+    steps = steps.masked_fill(tokens == rollout.sampling.eos_id, rollout.sampling.min_new_tokens)
     parts = [
-        chosen_logprobs(head(model, h).float(), t)
-        for h, t in zip(hidden.split(CHUNK), tokens.split(CHUNK), strict=True)
+        chosen_logprobs(playable(head(model, h).float(), rollout.sampling, at), t)
+        for h, t, at in zip(hidden.split(CHUNK), tokens.split(CHUNK), steps.split(CHUNK), strict=True)
     ]
     return scatter(torch.cat(parts), rollout.mask)
 
@@ -149,8 +168,9 @@ def score_tokens(model: PreTrainedModel, rollout: Rollout) -> Tensor:
 def exact_kl(policy: PreTrainedModel, reference: PreTrainedModel, rollout: Rollout) -> tuple[Tensor, Tensor]:
     """KL(policy || reference) in nats per position [B, T], summed over the whole vocabulary, no sampling of tokens.
 
-    Returns (raw, deployed): the bare policy's, and that of the distribution which generated the rollout (tempered,
-    truncated, renormalised), each against the bare reference. KL(reference || reference) is 0 in both.
+    Returns (raw, deployed): the bare policy's against the bare reference, and that of the distribution which generated
+    the rollout (tempered, truncated, renormalised) against the reference in the same task (``playable``). The
+    reference itself is at 0 in both, unless it was tempered or truncated.
     """
 
     def kl(logits: Tensor, ref: Tensor) -> Tensor:
@@ -163,10 +183,11 @@ def exact_kl(policy: PreTrainedModel, reference: PreTrainedModel, rollout: Rollo
     mine, theirs = hidden_states(policy, rollout)[mask], hidden_states(reference, rollout)[mask]
     raw, deployed = [], []
     for rows in torch.arange(len(steps), device=mask.device).split(CHUNK):
-        logits, ref = head(policy, mine[rows]).float(), head(reference, theirs[rows]).float().log_softmax(-1)
-        raw.append(kl(logits, ref))
+        logits, ref = head(policy, mine[rows]).float(), head(reference, theirs[rows]).float()
+        raw.append(kl(logits, ref.log_softmax(-1)))
         kept = None if allowed is None else allowed[rows]
-        deployed.append(kl(restrict(logits, rollout.sampling, steps[rows], kept), ref))
+        same = playable(ref, rollout.sampling, steps[rows]).log_softmax(-1)
+        deployed.append(kl(restrict(logits, rollout.sampling, steps[rows], kept), same))
     return scatter(torch.cat(raw), mask), scatter(torch.cat(deployed), mask)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from rlnlp.models import Decoder, restrict
+from rlnlp.models import Decoder, playable, restrict
 from rlnlp.samplers import Sampler, chain, top_k, top_p
 from rlnlp.types import Allowed, NotFinite, Prompts, Rollout, Sampling, take
 from rlnlp.types import generator as named_generator
@@ -105,11 +105,11 @@ def sample(
                 vocabulary = logits.shape[1]
                 bits = torch.zeros(B, T, -(-vocabulary // 8), dtype=torch.uint8, device=device)
             bits[rows, t] = Allowed.pack(allowed)
-        restricted = restrict(logits, sampling, steps, allowed)
+        restricted, free = restrict(logits, sampling, steps, allowed), playable(logits, sampling, steps)
         tokens = draw(restricted, uniform[rows, t])
         states, at, live = observe(states, tokens), tokens.unsqueeze(1), running[rows]
         behavior[rows, t] = (restricted.gather(1, at).squeeze(1) - restricted.logsumexp(-1)) * live
-        bare[rows, t] = (logits.gather(1, at).squeeze(1) - logits.logsumexp(-1)) * live
+        bare[rows, t] = (free.gather(1, at).squeeze(1) - free.logsumexp(-1)) * live
         responses[rows, t] = torch.where(live, tokens, responses[rows, t])
         mask[rows, t] = live
         running[rows] = live & (tokens != sampling.eos_id)

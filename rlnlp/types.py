@@ -129,7 +129,8 @@ class Rollout:
 
     responses [B, T] int64; mask [B, T] True up to and including EOS; terminated [B] EOS was emitted (else cut at T);
     behavior_logprobs [B, T] nats under the distribution sampled from (tempered, masked, renormalised);
-    logprobs [B, T] nats under the bare policy (temperature 1, no mask), for the KL to the reference;
+    logprobs [B, T] nats under the policy at temperature 1 without a mask, EOS blocked as ``sampling`` says, for the KL
+    to the reference (``models.score_tokens``);
     sampling: the settings; allowed: tokens the sampler could choose, None = all.
     """
 

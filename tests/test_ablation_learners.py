@@ -16,7 +16,7 @@ from rlnlp.rollout import batch_of, repeat, sample, sampling_from
 from rlnlp.samplers import top_p
 from rlnlp.types import generator, take
 from tests.test_learners import settings, toy, weights
-from tests.tiny import MAKE, gpt2, prompts
+from tests.tiny import EOS, MAKE, gpt2, prompts
 from workbook.arms import bandit, best_of_n, dropout, filtered, mismatch
 
 
@@ -277,7 +277,9 @@ def test_mismatch_samples_truncated_and_scores_over_the_whole_vocabulary(kind):
     _, metrics = ppo.minibatch_loss(state, seen, config)
     assert metrics["policy/ratio_error"] < 1e-4  # the new log-probabilities are of the same kind
     logits = models.behavior_logits(models.head(policy, models.hidden_states(policy, drawn)[drawn.mask]), drawn)
-    assert torch.isfinite(logits).all()  # nothing is masked when scoring
+    scored, early = torch.isfinite(logits), drawn.mask.nonzero()[:, 1] < 2
+    assert scored[:, torch.arange(scored.shape[1]) != EOS].all()  # nothing is masked when scoring,
+    assert torch.equal(scored[:, EOS], ~early)  # but for the end that the task does not allow yet
 
 
 def test_mismatch_says_so():

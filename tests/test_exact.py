@@ -12,6 +12,7 @@ from rlnlp.advantages import gae, kl_estimate, token_rewards
 from rlnlp.decoding import beam_search, best_rows
 from rlnlp.losses import ppo_clip
 from rlnlp.rollout import repeat, sample
+from rlnlp.types import take
 from tests.tiny import EOS, MAKE, as_rollout, every_response
 from workbook.arms import bandit
 
@@ -63,6 +64,22 @@ def test_probabilities_of_all_responses_sum_to_one(world):
     policy, _, _, rollout, exact, _, _ = world
     assert exact.sum(1).exp().sum().item() == pytest.approx(1, abs=1e-5)
     torch.testing.assert_close(models.score_tokens(policy, rollout), exact.detach() * rollout.mask, atol=1e-5, rtol=0)
+
+
+def test_where_no_end_may_come_policy_and_reference_are_compared_without_it(world):
+    """The penalty's mean over all responses is then a KL, that of the distributions which are sampled from."""
+    policy, reference, responses, rollout, _, _, _ = world
+    possible = [i for i, tokens in enumerate(responses) if EOS not in tokens[:2]]
+    settings = dataclasses.replace(rollout.sampling, min_new_tokens=2)
+    here = dataclasses.replace(take(rollout, torch.tensor(possible)), sampling=settings)
+    logprobs, ref = models.score_tokens(policy, here), models.score_tokens(reference, here)
+    chance = logprobs.sum(1).exp()
+    assert chance.sum().item() == pytest.approx(1, abs=1e-5) == ref.sum(1).exp().sum().item()
+    penalty = chance @ (kl_estimate(logprobs=logprobs, ref_logprobs=ref, kind="k1") * here.mask).sum(1)
+    raw, deployed = models.exact_kl(policy, reference, here)
+    assert penalty.item() == pytest.approx((chance @ deployed.sum(1)).item(), abs=1e-5) and penalty > 0.01
+    assert abs(penalty - chance @ raw.sum(1)) > 1e-4  # the bare models differ in how soon they would end, too
+    assert models.exact_kl(reference, reference, here)[1].abs().max() < 1e-6
 
 
 def experience_parts(policy, reference, rollout, scores, gamma, lam):
@@ -275,7 +292,8 @@ def test_wide_beams_find_the_response_with_the_highest_mean_log_probability(kind
             best = max(possible, key=lambda i: means[i])
             found = beam_search(policy, prompts, settings, beams=64)
             assert found.responses[found.mask].tolist() == list(responses[best])
-            torch.testing.assert_close(found.logprobs.sum(), exact[best], atol=1e-4, rtol=0)
+            freely = dataclasses.replace(found, sampling=rollout.sampling)
+            torch.testing.assert_close(models.score_tokens(policy, freely).sum(), exact[best], atol=1e-4, rtol=0)
             greedy = beam_search(policy, prompts, settings, beams=1)
             missed += greedy.responses[greedy.mask].tolist() != list(responses[best])
     assert missed >= 2

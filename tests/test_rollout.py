@@ -97,7 +97,12 @@ def test_eos_can_be_blocked_and_is_then_blocked_in_scoring_too(model):
     sampling = sampling_from(model, 12, min_new_tokens=12)
     rollout = sample(model, prompts(32), sampling, generator())
     assert rollout.mask.all() and not (rollout.responses[:, :-1] == EOS).any()
-    assert (rollout.behavior_logprobs >= rollout.logprobs).all()  # renormalised without EOS
+    torch.testing.assert_close(rollout.behavior_logprobs, rollout.logprobs)  # both without EOS: no mask, temperature 1
+    torch.testing.assert_close(models.score_tokens(model, rollout), rollout.logprobs, atol=2e-5, rtol=0)
+    free = models.score_tokens(
+        model, dataclasses.replace(rollout, sampling=dataclasses.replace(sampling, min_new_tokens=0))
+    )
+    assert (rollout.logprobs > free).all()  # there the end has its share
 
 
 def test_same_seed_same_tokens_other_seed_other_tokens(model):

@@ -24,7 +24,7 @@ from rlnlp.learners.common import About, Metrics, Score, finite, loop
 from rlnlp.learners.reinforce import State
 from rlnlp.learners.rloo import check_group, check_groups
 from rlnlp.losses import ppo_clip
-from rlnlp.models import behavior_logits, chosen_logprobs, head, hidden_states, score_tokens
+from rlnlp.models import behavior_logits, chosen_logprobs, head, hidden_states, score_tokens, task_logits
 from rlnlp.rollout import repeat, trim
 from rlnlp.settings import Horizon
 from rlnlp.types import Experience, Prompts, Rollout
@@ -98,7 +98,7 @@ def minibatch_loss(state: State, batch: Experience, config: Config) -> tuple[Ten
     policy_part, diagnostics = ppo_clip(
         logprobs, batch.rollout.behavior_logprobs[mask], batch.advantages[mask], config.clip
     )
-    bare = logprobs if logits is raw else chosen_logprobs(raw, tokens)  # the KL is the bare policy's
+    bare = logprobs if logits is raw else chosen_logprobs(task_logits(raw, episodes), tokens)  # the KL is of no mask
     kl_part = kl_estimate(logprobs=bare, ref_logprobs=batch.ref_logprobs[mask], kind="k3").mean()
     real = len(tokens) / (len(batch) * config.max_new_tokens)
     return real * (policy_part + config.kl_coef * kl_part), {

@@ -35,9 +35,10 @@ class Config(ppo.Config):
 
 
 def rollout(state: State, prompts: Prompts, config: Config) -> Rollout:
-    """PPO's rollout, recorded as if the bare policy (temperature 1, all tokens) had been sampled from."""
+    """PPO's rollout, recorded as if the bare policy had been sampled from: temperature 1, all tokens that the task
+    allows."""
     drawn = ppo.rollout(state, prompts, config)
-    bare = replace(drawn.sampling, temperature=1.0, min_new_tokens=0)
+    bare = replace(drawn.sampling, temperature=1.0)
     return replace(drawn, behavior_logprobs=drawn.logprobs, sampling=bare, allowed=None)
 
 

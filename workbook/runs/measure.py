@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -105,7 +105,8 @@ def distances(
     responses = sum(map(len, rollouts))
     nll, raw, deployed, tokens, ended, mass, choices = 0.0, 0.0, 0.0, 0, 0, 0.0, 0.0
     for rollout in rollouts:
-        nll -= score_tokens(evaluator, rollout).sum().item()
+        freely = replace(rollout, sampling=replace(rollout.sampling, min_new_tokens=0))  # who reads may expect an end
+        nll -= score_tokens(evaluator, freely).sum().item()
         kls = exact_kl(policy, reference, rollout)
         raw, deployed = raw + kls[0].sum().item(), deployed + kls[1].sum().item()
         left = kept_of(policy, rollout)
