@@ -22,6 +22,8 @@ help:
 	@echo '              full    every value of every ablation of the first paper, hours on two cores'
 	@echo '              follow_up  the second paper: samplers, DQN and the other learners at every value, hours on two cores'
 	@echo '              imdb    hours on two cores, real film reviews'
+	@echo '              pilot   what the settings of the next edition were chosen by, three quarters of an hour'
+	@echo '              settle  that edition: run draw by draw by python -m workbook.stages.settle, not by make'
 	@echo '              paper   the published models and budgets, needs a GPU'
 	@echo 'make reports [PROFILE=$(PROFILE)]               reports and ledger from the runs that are finished so far'
 	@echo 'make plan [PROFILE=$(PROFILE)]                  what it would do and cost, and what it lacks; runs nothing'

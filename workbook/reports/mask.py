@@ -14,21 +14,17 @@ from workbook.runs.algorithms import label
 TITLE = "Does NLPO's mask help, and what in it?"
 QUESTION = """NLPO is PPO that may only choose among tokens that an older copy of itself finds likely: a *mask* of
 those making up a share p of the probability, refreshed every μ updates. The paper claims that it scores higher than
-PPO, that there is a best p and a best μ, and that the gain comes from what the mask has learnt. But NLPO also
-*decodes* through its mask."""
+PPO, that p and μ have a best value, and that the gain is what the mask has learnt. It also *decodes* through its mask."""
 TERMS = """*Plainly*: sampled from the bare policy, the same for all. *As trained*: what the method itself would do. p
-= 1 keeps every token, which is PPO; with μ = 1 the mask is the policy's own nucleus, which is PPO in its own top-p: both to
-the bit, so those runs stand there. μ = ∞ never refreshes the mask, as the paper's released code does. Dip: the training
-score's change after a refresh."""
+= 1 keeps every token and is PPO, μ = 1 is PPO in its own nucleus, both to the bit; μ = ∞ never refreshes, as the
+paper's released code does. Dip: the training score's change after a refresh."""
 DETAIL = ("distinct_2", "last_cycle", "dip", "wobble")
 READ = {
     "training": """A triangle: the first rollout after a refresh. Dips that follow them are its.""",
-    "parts": """Controls share all but one part with NLPO: a mask never refreshed, a random one of equal mass, PPO in
-its own top-p, and sampling that the ratio does not know of.""",
+    "parts": """Each control lacks one part: refreshing, knowledge (a random mask), memory (PPO's own top-p), a right ratio.""",
     "controls": """The same runs, decoded in the two ways.""",
-    "frontiers": """Better is higher at the same KL, decoded alike.""",
-    "p": """The gap between the two lines is what decoding through the mask does; the *plain* line is what training
-under it does.""",
+    "frontiers": """Better is higher at the same KL.""",
+    "p": """Between the lines lies what decoding through the mask does; the *plain* line is what training under it does.""",
 }
 LIMITS = (
     "The p with the highest mean is a choice after the fact; only the ledger's tests allow for that.",
@@ -60,34 +56,30 @@ def parts(results: Results) -> list[design.Pair]:
 
 
 def along(results: Results, field: str) -> list[design.Series]:
-    """NLPO along one setting of its mask, with the run of PPO that is NLPO at the setting's end, to the bit: p = 1 masks
-    nothing, and a mask refreshed at every update is the policy's own nucleus."""
-    table = design.trained(results, "", kl_coef=design.usual(results, "kl_coef"), kl_target=0.0, algorithm="ppo")
-    nucleus = design.usual(results, "mask_top_p")
-    end = table.index[[p == {"mask_top_p": 1.0, "refresh": nucleus}[field] for p in table.top_p]]
-    found = []
+    """NLPO along one setting of its mask; at 1 stands the run of PPO that is NLPO there, to the bit."""
+    cut = {"mask_top_p": 1.0, "refresh": design.usual(results, "mask_top_p")}[field]
+    at = {"kl_coef": design.usual(results, "kl_coef"), "kl_target": 0.0, "algorithm": "ppo", "top_p": cut}
+    same, found = {1.0: c for c in design.trained(results, "", **at).index[:1]}, []
     for s in design.lines(results, field, lambda r: "NLPO", **usual_mask(results, field)):
-        points = {**dict(zip(s.x, s.conditions)), **{1.0: c for c in end[:1]}}
-        found.append(design.Series(s.label, tuple(points[x] for x in sorted(points)), tuple(sorted(points))))
+        points = dict(sorted({**dict(zip(s.x, s.conditions)), **same}.items()))
+        found.append(design.Series(s.label, tuple(points.values()), tuple(points)))
     return found
 
 
 def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
     series = design.with_decoding(along(results, "mask_top_p"), **dots.DECODED)
     yield "p", "Along p", lines.sweep(results, series, METRICS[:2], "p (mass kept)")
-    series, metrics = design.with_decoding(along(results, "refresh"), **dots.DECODED), (*METRICS[:2], "last_cycle", "dip")
-    yield "refresh", "Along μ", lines.sweep(results, series, metrics, "μ (updates between refreshes)")
-    swept = [(c, x) for s in along(results, "refresh") for c, x in zip(s.conditions, s.x)]
-    groups = {f"refreshed every {design.said(x)}": {"NLPO": c} for c, x in swept}
+    series = design.with_decoding(swept := along(results, "refresh"), **dots.DECODED)
+    yield "refresh", "Along μ", lines.sweep(results, series, (*METRICS[:2], "last_cycle", "dip"), "μ (updates)")
+    groups = {f"refreshed every {design.said(x)}": {"NLPO": c} for s in swept for c, x in zip(s.conditions, s.x)}
     yield "training", "In training", lines.training(results, groups, ("objective/score",))
-    title, pairs = "One part at a time", parts(results)
-    yield "parts", "What each part does", dots.differences(results, pairs, METRICS, title)
-    levels = list(dict.fromkeys(c for p in pairs for c in (p.second, p.first)))
+    yield "parts", "What each part does", dots.differences(results, pairs := parts(results), METRICS, "Part by part")
+    levels = [c for p in pairs for c in (p.second, p.first)]
     yield "controls", "Levels", dots.arms(results, levels, METRICS, "The levels", decodings=dots.DECODED)
     curves = design.sweeps(results, "kl_coef", lambda r: f"{label(r.algorithm)}, top-p {r.top_p:g}", kl_target=0.0)
     groups = {n: design.with_decoding(curves, **{d: n}) for d, n in dots.DECODED.items() if curves}
-    figure = frontier.frontier(results, groups, [("kl_deployed", m) for m in METRICS[:2]], named="β")
-    yield "frontiers", "At equal distance from the base model", figure
+    axes = [("kl_deployed", m) for m in METRICS[:2]]
+    yield "frontiers", "At equal distance from the base model", frontier.frontier(results, groups, axes, named="β")
 
 
 def headline(results: Results) -> list[design.Compared]:
