@@ -62,7 +62,9 @@ def compare(
     ended: share that ended before ``max_new_tokens``; distinct-2: different word pairs of all; first: what stands
     after the first prompt. Raises ``RewardError`` as ``scoring.evaluate_reward``.
     """
-    start, table = next(iter(policies.values())), Table()
+    start, table, training = next(iter(policies.values())), Table(), [p for p in policies.values() if p.training]
+    for policy in training:  # dropout would put even the start at a distance from itself
+        policy.eval()
     for name, policy in policies.items():
         sampling = sampling_from(policy, max_new_tokens)
         texts, far, tokens, ended = [], 0.0, 0, 0
@@ -83,4 +85,6 @@ def compare(
                 "first": texts[0][:40],
             }
         )
+    for policy in training:
+        policy.train()
     return table

@@ -20,6 +20,8 @@ from rlnlp.vocabulary import ABSENT, limited
 if TYPE_CHECKING:  # the arms' settings are read without transformers, which takes seconds to import
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+MASKED_AT_RANDOM = 64  # rows at once under a random mask, whose numbers are those of a batch and not of a row
+
 
 @dataclass(frozen=True)
 class Decoding:
@@ -89,8 +91,9 @@ def generate(
     mask_model: PreTrainedModel | None = None,
     select: Callable[[Rollout], Tensor] | None = None,
 ) -> list[Rollout]:
-    """Responses to every prompt, in batches; the random numbers depend on the name ``stream`` and the batch alone, so
-    that two policies compared on one stream get the same ones.
+    """Responses to every prompt, in batches; each prompt's random numbers depend on the name ``stream`` and its place
+    among the prompts alone: two policies compared on one stream get the same ones, whatever the size of a batch, and
+    the first prompts get what they get without the others.
 
     select: rollout -> [B], what best of n maximises. Raises ``ValueError`` where a decoding needs a mask model or a
     selector and none was given.
@@ -103,21 +106,24 @@ def generate(
     if n > 1 and select is None:
         raise ValueError(f"decoding {decoding.name!r} keeps the best of {n} samples and was not told by what")
     settings = sampling_from(policy, decoding.max_new_tokens, decoding.temperature, decoding.min_new_tokens)
-    rollouts = []
-    for rows in torch.arange(len(prompts)).split(max(1, batch_size // n)):  # as many samples at once, whatever n is
-        batch, name = take(prompts, rows), ("evaluation", stream, int(rows[0]))
+    rollouts, numbers = [], generator("evaluation", stream)  # one after another: a batch goes on where the last ended
+    together = MASKED_AT_RANDOM if decoding.mask_random else max(1, batch_size // n)  # as many samples, whatever n is
+    for rows in torch.arange(len(prompts)).split(together):
+        batch = take(prompts, rows)
         if decoding.beams > 1:
             rollouts.append(beam_search(policy, batch, settings, decoding.beams))
             continue
         if decoding.mask_top_p is not None and decoding.mask_random:
-            mask_rule = random_mass(decoding.mask_top_p, generator(*name, "mask"), decoding.mask_min_tokens)
+            mask_rule = random_mass(
+                decoding.mask_top_p, generator("evaluation", stream, "mask", int(rows[0])), decoding.mask_min_tokens
+            )
         elif decoding.mask_top_p is not None:
             mask_rule = top_p(decoding.mask_top_p, decoding.mask_min_tokens)
         drawn = sample(
             policy,
             repeat(batch, n),
             settings,
-            generator(*name),
+            numbers,
             truncation(decoding.top_k, decoding.top_p, own),
             mask_model if masked else None,
             mask_rule,

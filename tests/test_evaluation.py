@@ -96,10 +96,11 @@ def test_best_of_n_keeps_the_best_of_the_samples_it_drew(policy):
 
     kept = generate(policy, batch, Decoding("best", best_of=n, **COMMON), "s", 20, select=select)
     assert [len(r) for r in kept] == [4] * 6 and [i for r in kept for i in r.prompts.example_ids] == batch.example_ids
+    numbers = generator("evaluation", "s")
     for part in kept:
         first = int(part.prompts.example_ids[0].split("-")[1])
         rows = torch.arange(first, first + 4).repeat_interleave(n)
-        drawn = sample(policy, take(batch, rows), sampling_from(policy, 8), generator("evaluation", "s", first))
+        drawn = sample(policy, take(batch, rows), sampling_from(policy, 8), numbers)
         torch.testing.assert_close(select(part), select(drawn).view(4, n).max(1).values)
     with pytest.raises(ValueError, match="decoding 'best' keeps the best of 5 samples and was not told by what"):
         generate(policy, batch, Decoding("best", best_of=n, **COMMON), "s", 20)
@@ -116,6 +117,28 @@ def test_kl_is_left_out_where_there_is_no_distribution(policy):
     start = row_of(policy, Decoding("best", best_of=4, **COMMON))[0]
     assert start["kl"] == pytest.approx(0, abs=1e-6) and start["kl_deployed"] is None
     assert start["kl_deployed_per_response"] == pytest.approx(math.log(4) - 3 / 4)
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"top_p": 0.5}, {"mask_top_p": 0.5}, {"mask_top_p": 0.5, "mask_random": True}, {"best_of": 3}], ids=str
+)
+def test_no_token_depends_on_the_size_of_a_batch_or_on_later_prompts(policy, how):
+    def tokens(n, size):
+        def select(rollout):
+            return rollout.responses.double().sum(1)
+
+        drawn = generate(policy, prompts(n), Decoding("own", **how, **COMMON), "s", size, policy, select)
+        wide = [torch.nn.functional.pad(r.responses, (0, 8 - r.responses.shape[1]), value=-1) for r in drawn]
+        cells = torch.cat([w.masked_fill(~_wide(r.mask), -1) for w, r in zip(wide, drawn)])
+        return cells
+
+    whole = tokens(128, 128)
+    assert torch.equal(tokens(128, 24), whole) and torch.equal(tokens(128, 7), whole)
+    assert torch.equal(tokens(64, 64), whole[:64]) and not torch.equal(whole[:64], whole[64:])
+
+
+def _wide(mask):
+    return torch.nn.functional.pad(mask, (0, 8 - mask.shape[1]))
 
 
 def test_greedy_and_beams_are_deterministic(policy):
@@ -148,9 +171,9 @@ def test_a_random_mask_can_be_deployed(policy):
         policy,
         prompts(24),
         sampling_from(policy, 8),
-        generator("evaluation", "s", 0),
+        generator("evaluation", "s"),
         mask_model=policy,
-        mask_rule=random_mass(0.5, generator("evaluation", "s", 0, "mask")),
+        mask_rule=random_mass(0.5, generator("evaluation", "s", "mask", 0)),
     )
     assert torch.equal(rollouts[0].responses, expected.responses) and torch.equal(
         rollouts[0].allowed.bits, expected.allowed.bits

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from rlnlp.learners.common import Diverged, TrainingError
+from rlnlp.settings import ConfigError
 from tests.executed import change, copied, definitions, reached, recorded, run_notebook
 from workbook.draws import base, training, variants, worlds
 from workbook.draws.tokenizer import train_tokenizer
@@ -128,6 +129,32 @@ def trainings(monkeypatch) -> list[str]:
     seen, real = [], experiment.train
     monkeypatch.setattr(experiment, "train", lambda *a: seen.append(a[5]) or real(*a))
     return seen
+
+
+def test_a_repetition_differs_by_the_random_numbers_of_training_alone(world):
+    """Untrained, it is the same model on the same stream; trained, another policy on the same prompts."""
+
+    def row(updates: int, **more) -> dict:
+        params = given(world, "some", **{"runs.some": {"algorithm": "ppo", "updates": updates, **more}})
+        return tables.read_table(experiment.run_seed(params, 1, {"learning_rate": 3e-3}) / "per_seed.csv")[0]
+
+    once, again = row(2), row(2, replicate=1)
+    assert once["prompts"] == again["prompts"] and once["score"] != again["score"] and once["kl"] != again["kl"]
+    once, again = row(0), row(0, replicate=1)
+    assert once["score"] == again["score"] and once["human_log_perplexity"] == again["human_log_perplexity"]
+
+
+def test_a_run_is_tested_on_as_many_prompts_as_it_says_the_first_ones(world):
+    few = {"runs.few": {"algorithm": "ppo", "test_prompts": 3, "updates": 1}}
+    params = given(world, "few", **few)
+    rows = tables.read_table(experiment.run_seed(params, 1, {"learning_rate": 3e-3}) / "per_seed.csv")
+    assert {r["split"]: r["prompts"] for r in rows} == {"test": 3, "half": 8}
+    five = {**few, "evaluation.test_prompts": 5}
+    assert [given(world, name, **five).evaluation.test_prompts for name in ("few", "ppo_kl_0")] == [3, 5]
+    said = r"test_prompts.*: expected at most task.test_prompts \(8\), found 9"
+    for changes in ({"runs.few": {**few["runs.few"], "test_prompts": 9}}, {"evaluation.test_prompts": 9}):
+        with pytest.raises(ConfigError, match=said):
+            given(world, "ppo_kl_0", **changes)
 
 
 def test_results_are_complete_and_the_policy_loads_in_transformers(world):

@@ -28,7 +28,10 @@ def test_they_are_twelve():
 @pytest.mark.parametrize("kind", MAKE)
 def test_they_train_watch_save_and_compare(kind, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    model, tokenizer = MAKE[kind](), tokenizer_of(50)
+    model, tokenizer = MAKE[kind]().train(), tokenizer_of(50)  # as a model is that nobody has put into eval mode
+    for part in model.modules():
+        if isinstance(part, torch.nn.Dropout):
+            part.p = 0.5
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     given = {"model": model, "tokenizer": tokenizer, "reward": reward, "texts": [f"w{i} w{i + 1}" for i in range(8)]}
     exec(LINES.replace("updates=20, learning_rate=1e-5", "updates=6, learning_rate=3e-3"), given)

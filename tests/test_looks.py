@@ -6,15 +6,16 @@ import numpy as np
 import pandas as pd
 import pytest
 from pydantic import ValidationError
+from scipy.stats import false_discovery_control
 
 import workbook.runs.checks
 from tests.test_claims import claim, contrast
 from workbook.ledger import looks
-from workbook.ledger.claim import ClaimError
+from workbook.ledger.claim import ClaimError, repetitions
 from workbook.ledger.looks import Design
 from workbook.ledger.ruling import rule_hash
 from workbook.statistics.rule import HOLDS, OPENS
-from workbook.statistics.sequential import levels
+from workbook.statistics.sequential import levels, stage_wise
 
 ROOT = Path(__file__).parents[1]
 DRAWS = tuple(range(101, 117))
@@ -28,7 +29,9 @@ NEEDED = ["zero_shot", "ppo_kl_0", "ppo_gamma_095", "ppo_gamma_100", "nlpo_gamma
 
 @pytest.fixture(scope="module")
 def params():
-    return workbook.runs.checks.load(ROOT / "params.yaml")
+    """mini, in which nothing is repeated and nothing starts from another run."""
+    found = workbook.runs.checks.load(ROOT / "params.yaml")
+    return found.model_copy(update={"runs": {c: run for c, run in found.runs.items() if not run.get("replicate")}})
 
 
 @pytest.fixture(scope="module")
@@ -90,6 +93,19 @@ def test_the_next_look_needs_only_the_conditions_that_ran_on(params, table):
     assert [one.n for one in looks.look(both, CLAIMS, half, params)] == [8]  # a draw that is not whole is none
 
 
+def test_the_p_of_a_claim_counts_the_looks_before(params, table):
+    """At the first look it is the test's own; at the second, what the first has spent is in it."""
+    both = design(claims=["Z01", "Z02"])
+    table = table.assign(score=table.score + 0.05 * (table.condition == "nlpo_gamma_100"))  # less than its noise
+    (first, second) = looks.look(both, CLAIMS, table, params)
+    rows = {row["id"]: row for row in looks.ledger(both, CLAIMS, table, params)}
+    assert rows["Z01"]["p_look"] == first.verdicts["Z01"].p == pytest.approx(rows["Z01"]["p"], rel=1e-9)
+    own, whole = second.verdicts["Z02"].p, rows["Z02"]["p"]
+    assert rows["Z02"]["p_look"] == own < whole == pytest.approx(stage_wise(own, (8, 16), 1))
+    expected = false_discovery_control([rows["Z01"]["p"], rows["Z02"]["p"]], method="by")
+    assert [rows["Z01"]["q"], rows["Z02"]["q"]] == pytest.approx(list(expected))
+
+
 def test_intervals_are_those_of_the_looks_level(params, table):
     (first,) = looks.look(design(), CLAIMS, table[table.seed <= DRAWS[7]], params)
     (test,) = first.verdicts["Z02"].components
@@ -101,6 +117,15 @@ def test_intervals_are_those_of_the_looks_level(params, table):
     ]
     low, high = stats.ttest_1samp(d[0] - d[1], 0).confidence_interval(1 - first.level)
     assert (test.low, test.high) == pytest.approx((low, high))
+
+
+def test_repetitions_and_what_a_run_starts_from_are_needed_too():
+    whole = workbook.runs.checks.load(ROOT / "profiles/settle/params.yaml")
+    known = {"Z01": claim(contrast("sup_ppo", "ppo_kl_default"))}
+    repeated = [f"ppo_kl_default{number}" for number in ("", "_2", "_3", "_4")]
+    assert set(looks.needed(["Z01"], known, whole)) == {"zero_shot", "ppo_kl_0", "sup_ppo", "supervised", *repeated}
+    assert repetitions(whole.all_runs, repeated[0]) == repeated
+    assert repetitions(whole.all_runs, repeated[1]) == repeated[1:2]
 
 
 def test_another_rule_or_test_is_refused():

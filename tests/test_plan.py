@@ -244,6 +244,15 @@ def test_evaluation_by_hand():
     assert best.evaluated == (250 + 4 * 150) * 6
 
 
+def test_only_the_prompts_that_a_run_is_tested_on_cost():
+    def of(**overrides):
+        p = params(**{"runs.some": {"algorithm": "ppo", "test_prompts": 7}, **overrides})
+        return [costs.of_run(p, name, POLICY, REWARD).evaluated for name in ("ppo_kl_0", "some")]
+
+    assert of() == [250 * 6, (50 + 2 * 7) * 6]
+    assert of(**{"evaluation.test_prompts": 30}) == [(50 + 2 * 30) * 6, (50 + 2 * 7) * 6]
+
+
 def test_memory_by_hand():
     p = params()
     weights = 4 * 1000 + 10  # policy, reference, evaluator, value; reward model

@@ -24,7 +24,7 @@ def test_what_is_made_is_current_and_nothing_else_is_there(path):
 
 
 def test_every_profile_is_an_overlay():
-    assert [p.parent.name for p in OVERLAYS] == ["follow_up", "full", "imdb", "paper", "smoke"]
+    assert [p.parent.name for p in OVERLAYS] == ["follow_up", "full", "imdb", "paper", "pilot", "settle", "smoke"]
     assert {p.parent for p in OVERLAYS} == {p.parent for p in ROOT.glob("profiles/*/dvc.yaml")}
 
 

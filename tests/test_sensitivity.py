@@ -8,7 +8,7 @@ import pytest
 from scipy import stats as scipy_stats
 from statsmodels.stats.power import TTestPower
 
-from tests.test_claims import NOISE, arms, bare, claim, contrast, points, results, share, sweep, two
+from tests.test_claims import FIFTH, NOISE, arms, bare, claim, contrast, points, results, share, sweep, two
 from workbook.ledger import judge, sensitivity
 from workbook.ledger.contrast import measure
 from workbook.ledger.made import Made, Sample
@@ -174,11 +174,24 @@ def test_a_world_as_stated_has_the_stated_effect_in_what_is_tested():
     assert (equal.sample.at(STATED), equal.sample.at(NOTHING)) == (pytest.approx([0]), pytest.approx([2 * BOUND]))
 
 
+def test_a_threshold_that_is_missed_is_missed_by_as_much_as_stated():
+    known = claim(FIFTH)
+    (one,) = made_of(known, of_size(0.8))
+    bound = 0.05 * 0.5
+    assert [float(one.sample.at(effect)[0]) for effect in (STATED, 0.5, NOTHING)] == pytest.approx([bound, 0, -bound])
+    found = sensitivity.assay(known, [one], 8, REPEATS)
+    assert found.refuted == near(found.holds), "either side of it alike"
+    sharp = made_of(known, arms(0.3, 0.001))
+    assert sensitivity.assay(known, sharp, 8, REPEATS) == Assay(1.0, 1.0)
+    assert share(sensitivity.words(known, sharp, 8, NOTHING, REPEATS), [OPPOSITE]) == 1
+
+
 def test_the_worlds_words_are_those_of_the_ledger_itself():
     """A world whose numbers are the claim's own is judged as the claim is: each kind's sample against `judge`."""
     for known, values in (
         (claim(contrast()), arms(0.03, 0.05)),
         (claim(EQUAL), arms(0.0, 0.02)),
+        (claim(FIFTH), arms(0.11, 0.02)),
         (claim(PEAK), sweep(0.0, 0.03, 0.0)),
         (claim(PEAK), sweep(0.3, 0.0, 0.3)),
         (claim(points("trend")), sweep(0.0, 0.01, 0.02)),
@@ -196,15 +209,6 @@ def test_the_same_call_gives_the_same_words():
     assert len(sensitivity.words(known, made, 8, STATED)) == sensitivity.REPEATS
 
 
-SPREAD = {
-    "name": "s",
-    "kind": "spread",
-    "metric": "score",
-    "direction": "less",
-    "effect": 0.22,
-    "terms": {"ppo_gamma_100": 1, "zero_shot": -1},
-    "against": {"ppo_kl_0": 1, "zero_shot": -1},
-}
 SHARE = {
     "name": "f",
     "kind": "fraction",
@@ -217,15 +221,18 @@ SHARE = {
 }
 
 
+def counted(values: dict) -> dict:
+    """With runs of which those of one arm diverged."""
+    ended = {"ppo_gamma_100": 1, "ppo_gamma_095": 0}
+    return {c: {**found, **({"diverged": ended[c]} if c in ended else {})} for c, found in values.items()}
+
+
 def test_there_is_none_where_a_test_has_no_sample():
-    values = arms(0.3)
-    for condition, diverged in (("ppo_gamma_100", 1), ("ppo_gamma_095", 0)):
-        values[condition] = {**values[condition], "diverged": diverged}
-    for test in (SPREAD, SHARE):
-        for known in (claim(test), claim(contrast(), test), claim(contrast(), test, decided_by="any")):
-            made = made_of(known, values)
-            assert made[-1].evidence is not None and sensitivity.assay(known, made, 8) is None
-    beside = claim(contrast(), {**SPREAD, "role": "beside"})
+    values = counted(arms(0.3))
+    for known in (claim(SHARE), claim(contrast(), SHARE), claim(contrast(), SHARE, decided_by="any")):
+        made = made_of(known, values)
+        assert made[-1].evidence is not None and sensitivity.assay(known, made, 8) is None
+    beside = claim(contrast(), {**SHARE, "role": "beside"})
     assert sensitivity.assay(beside, made_of(beside, values), 8) is not None
     lost = claim(contrast())  # a test that was not made has none either
     flat = values | {"ppo_kl_0": values["zero_shot"]}
@@ -236,7 +243,8 @@ def test_the_ledger_says_it_of_every_claim_it_tests():
     values = of_size(0.8)
     beside = contrast("bandit", "ppo_gamma_095", role="beside")
     values |= {"bandit": {"score": values["zero_shot"]["score"] + NOISE}}
-    known = {"Z01": claim(contrast(), beside, decided_by="all"), "Z02": claim(SPREAD), "Z03": claim(awaiting=["dqn"])}
+    values = counted(values)
+    known = {"Z01": claim(contrast(), beside, decided_by="all"), "Z02": claim(SHARE), "Z03": claim(awaiting=["dqn"])}
     known = {name: one.replace(id=name) for name, one in known.items()}
     rows = judge.ledger(known, results(values), ["Z01", "Z02"])
     own = sensitivity.assay(known["Z01"], made_of(known["Z01"], values), 5)

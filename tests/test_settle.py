@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 
 import pytest
 
@@ -10,7 +12,7 @@ from tests.test_experiment import REPOSITORY, SMALL, write_params
 from workbook.ledger import checks as ledger_checks
 from workbook.ledger.claim import ClaimError
 from workbook.runs import checks, conditions, experiment
-from workbook.stages import settle
+from workbook.stages import one_draw, settle
 from workbook.store import tables
 
 pytestmark = pytest.mark.xdist_group("settle")
@@ -66,13 +68,22 @@ def test_a_design_is_registered_once_and_of_unseen_draws(folder, tmp_path):
 def test_a_draws_rows_are_those_of_the_pipeline(folder):
     """The same draw, its run made as `runs@ppo_kl_0` makes it."""
     params = settle.of_draw(load(folder), 201)
-    given = conditions.condition(params, "ppo_kl_0")
-    shutil.rmtree(params.scratch / "runs")
-    experiment.run_condition(given, folder / "out")
-    expected = tables.read_table(folder / "out" / "per_seed.csv")
+    assert not list(folder.rglob("policy*")) and not list(folder.rglob("models/draw201"))  # of a draw that is done
+    out, in_out = sys.stdout, [os.dup(1), os.dup(2)]  # `build` writes into a log
+    try:
+        one_draw.build(params, 201, CONDITIONS)
+    finally:
+        for stream, kept in zip((1, 2), in_out):
+            os.dup2(kept, stream)
+        sys.stdout = out
+    experiment.run_condition(conditions.condition(params, "ppo_kl_0"), folder / "out")
+    expected = [r for r in tables.read_table(folder / "out" / "per_seed.csv") if r["decoding"] == "plain"]
     kept = [r for r in tables.read_table(params.reports_folder / settle.TABLE) if r["condition"] == "ppo_kl_0"]
-    assert [{k: v for k, v in row.items() if k not in settle.ABOUT} for row in kept] == expected
-    assert all(row["key"] and "torch threads 1" in row["machine"] for row in kept)
+    assert [(r["seed"], r["split"]) for r in kept] == [(201, "test"), (201, "half")] and len(expected) == 2
+    for row, whole in zip(kept, expected):
+        assert row["key"] and "torch threads 1" in row.pop("machine") and row.pop("key")
+        assert {"score", "judge", "human_log_perplexity"} < set(row)  # what P01's tests read
+        assert row == {k: pytest.approx(whole.get(k), rel=1e-6) if isinstance(v, float) else v for k, v in row.items()}
 
 
 def test_it_goes_on_where_the_rows_end_and_then_stops(folder, monkeypatch):

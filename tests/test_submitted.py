@@ -69,12 +69,29 @@ def spoiled(ours: pd.DataFrame, how: str) -> pd.DataFrame:
     return ours.drop(columns="condition")
 
 
+def test_every_split_and_decoding_has_every_seed(params, ours, tmp_path):
+    """A row at half the budget does not stand for one that is missing at the end."""
+    half = ours.assign(split="half", decoding="plain")
+    lost = ours.assign(split="test", decoding="plain").query("not (condition == 'ppo_kl_0' and seed == 3)")
+    greedy = lost.query("condition == 'zero_shot' and seed != 2").assign(decoding="greedy")
+    for table, said in (
+        ([lost, half], "ppo_kl_0 (test, plain): no row of seed 3"),
+        ([ours.assign(split="test", decoding="plain"), greedy], "zero_shot (test, greedy): no row of seed 2"),
+    ):
+        pd.concat(table).to_csv(tmp_path / "mine.csv", index=False)
+        with pytest.raises(ClaimError) as error:
+            submitted.read(tmp_path / "mine.csv", params)
+        assert said in str(error.value)
+    pd.concat([ours.assign(split="test", decoding="plain"), half]).to_csv(tmp_path / "mine.csv", index=False)
+    assert submitted.read(tmp_path / "mine.csv", params).params.seeds == (1, 2, 3, 4, 5)
+
+
 @pytest.mark.parametrize(
     "how, said",
     [
         ("column", "no column is called 'scor'; did you mean 'score'?"),
         ("condition", "no condition is called 'ppo_kl_O'; did you mean 'ppo_kl_0'?"),
-        ("seed", "ppo_kl_0: no row of seed 3"),
+        ("seed", "ppo_kl_0 (test, plain): no row of seed 3"),
         ("twice", "two rows of zero_shot, seed 1"),
         ("number", "score: expected finite numbers, found inf in row"),
         ("whole", "seed: expected whole numbers"),

@@ -168,6 +168,14 @@ def test_standardised_scores_have_the_target_mean_and_sd(draw, built):
     assert abs(raw["reward_0"].std().item() / goal["sd"] - 1) > 0.1, "so small a share had another scale before"
 
 
+def test_a_reversed_reward_is_one_minus_the_score():
+    def words(prompts, responses, references, meta):
+        return [len(r.split()) / 4 for r in responses], {"words": [1.0, 2.0]}
+
+    turned = standard.reversed_of(words)
+    assert turned(["a"] * 2, ["a", "a b c"]).tolist() == [0.75, 0.25] and turned.__name__ == "reversed(words)"
+
+
 def test_standardised_keeps_what_a_reward_function_may_do():
     scale = {"mean": 1.0, "sd": 2.0}
 

@@ -56,6 +56,17 @@ def standardised(reward: Callable, of: Mapping[str, float], to: Mapping[str, flo
     return scaled
 
 
+def reversed_of(reward: Callable) -> Callable:
+    """The reward 1 - s, called as ``reward`` is: what a planted control is trained on."""
+
+    def scores(prompts, responses, references=None, meta=None):
+        out = reward(prompts, responses, references, meta)
+        return 1 - torch.as_tensor(out[0] if isinstance(out, tuple) else out)
+
+    scores.__name__ = f"reversed({scoring.name_of(reward)})"
+    return scores
+
+
 def standard(make: Maker, folders: Mapping[str, Path]) -> Path:
     """Scores of every reward model in ``folders`` on the same responses of the base model: standard.json, .jsonl."""
     source = Path(locate(make.models, "policy", make.params.mirror))

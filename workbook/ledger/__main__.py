@@ -2,6 +2,7 @@
 
 python -m workbook.ledger check params.yaml      does a profile run what its claims need?
 python -m workbook.ledger judge params.yaml      a profile's committed table judged again, without a run or its pages
+python -m workbook.ledger calibrate params.yaml  how often its claims would get each word where the answer is known
 python -m workbook.ledger combine                reports/*/claims/claims.json side by side, in reports/claims.*
 python -m workbook.ledger readme                 their summary into README.md
 python -m workbook.ledger submit mine.csv        a table of your own judged by the same rule
@@ -21,11 +22,15 @@ from workbook.ledger.ruling import rule_hash
 from workbook.store.files import atomic_write
 
 
-def checked(path: Path) -> str:
-    """What a profile can decide, in a line. Raises: ClaimError, ConfigError."""
-    from workbook.runs.checks import load as load_params  # brings torch
+def profile_of(path: Path):
+    """The checked parameters of a profile. Raises: ConfigError."""
+    from workbook.runs import checks  # brings torch, which half of the commands do without
 
-    params = load_params(path)
+    return checks.load(path)
+
+
+def checked(params) -> str:
+    """What a profile can decide, in a line. Raises: ClaimError."""
     root = (params.folder / params.root).resolve()
     known = load(root / "claims.yaml")
     check(known, [*profiles(root).values(), {"runs": params.all_runs, "reports": params.reports}])
@@ -33,14 +38,12 @@ def checked(path: Path) -> str:
     return f"{params.profile}: {len(params.claims)} of {len(known)} claims can be decided; rule {rule_hash(known)[:12]}"
 
 
-def submitted(table: Path, params: Path, out: Path | None) -> str:
-    """The ledger of somebody's table as Markdown; with `out`, written there too. Raises: ClaimError, ConfigError."""
+def submitted(table: Path, params, out: Path | None) -> str:
+    """The ledger of somebody's table as Markdown; with `out`, written there too. Raises: ClaimError."""
     from workbook.ledger import page
     from workbook.ledger.submitted import judged, read
-    from workbook.runs.checks import load as load_params  # brings torch
 
-    profile = load_params(params)
-    rows = judged(load((profile.folder / profile.root).resolve() / "claims.yaml"), read(table, profile))
+    rows = judged(load((params.folder / params.root).resolve() / "claims.yaml"), read(table, params))
     if out is not None:
         page.write(rows, out)
     tested = [row for row in rows if row["components"]]
@@ -54,6 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     check.add_argument("params", nargs="?", type=Path, default=Path("params.yaml"))
     again = commands.add_parser("judge", help="a profile's committed table judged again, without a run or its pages")
     again.add_argument("params", nargs="?", type=Path, default=Path("params.yaml"))
+    sharp = commands.add_parser("calibrate", help="how often its claims would get each word where the answer is known")
+    sharp.add_argument("params", nargs="?", type=Path, default=Path("params.yaml"))
     together = commands.add_parser("combine", help="reports/*/claims/claims.json side by side, in reports/claims.*")
     together.add_argument("--reports", type=Path, default=Path("reports"))
     together.add_argument("--without", nargs="*", default=NO_EVIDENCE, help="profiles that are no evidence")
@@ -74,13 +79,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(f"{args.reports / 'claims.md'}: {len(rows)} claims")
         elif args.command == "judge":
             from workbook.ledger import profile  # brings matplotlib
-            from workbook.runs.checks import load as load_params  # brings torch
 
-            print(profile.write(load_params(args.params)))
+            params = profile_of(args.params)
+            profile.write(params)
+            print(params.reports_folder / "claims/claims.md")
+        elif args.command == "calibrate":
+            from workbook.ledger import calibration
+
+            print(calibration.write(profile_of(args.params)))
         elif args.command == "submit":
-            print(submitted(args.table, args.params, args.out))
+            print(submitted(args.table, profile_of(args.params), args.out))
         else:
-            print(checked(args.params))
+            print(checked(profile_of(args.params)))
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1

@@ -148,7 +148,7 @@ def _problems(claim: Claim) -> list[str]:
 
 def _test_problems(test: Test, claim: Claim) -> list[str]:
     found = []
-    for field in ("terms", "against", "points", "first", "second"):
+    for field in ("terms", "points", "first", "second"):
         if bool(getattr(test, field)) != (field in SHAPE[test.kind]):
             found.append(f"{field}: a {test.kind} has {' and '.join(SHAPE[test.kind])}, nothing else")
     for condition, decoding in (test.split(term) for arm in test.arms for terms in arm for term in terms):
@@ -188,6 +188,8 @@ def _kind_problems(test: Test) -> list[str]:
         found.append(
             "along: kept_mass is for a matched test, in a decoding that masks (own): a plain one keeps everything"
         )
+    if test.kind == "spread" and (len(test.first), len(test.second)) != (1, 1):
+        found.append("first: a spread is over the repetitions of one condition, against that of one other")
     if test.kind == "rank" and len(test.first) != len(test.second):
         found.append(
             f"second: a rank compares pairs; first names {len(test.first)} conditions, second {len(test.second)}"
@@ -216,10 +218,10 @@ def _published_problems(test: Test, claim: Claim) -> list[str]:
         found.append(f"published: no yardstick from {test.yardstick[1]} to {test.yardstick[0]} was published")
     if test.published and test.unit in ("yardsticks", OWN_UNIT) and test.metric not in YARDSTICKS:
         found.append(f"published: {test.metric} has no published yardstick (those of {', '.join(YARDSTICKS)} have)")
-    if test.effect == "half" and not found:
+    if test.effect == "published" and not found:
         there = published(test, claim)
         if there is None:
-            found.append("effect: half of what? Give `published`, or a number")
+            found.append("effect: which one was published? Give its rows in `published`, or a number")
         elif (there.effect > 0) != (test.direction == "greater"):
             found.append(f"effect: the published effect ({there.effect:+.3f}) goes the other way; give a number")
     return found

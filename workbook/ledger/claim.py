@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -28,12 +29,13 @@ SHAPE = {  # kind: the fields that say what is compared
     "peak": ("points",),
     "matched": ("first", "second"),
     "frontier": ("first", "second"),
-    "spread": ("terms", "against"),
+    "spread": ("first", "second"),
     "fraction": ("first", "second"),
     "rank": ("first", "second"),
 }
 PARTIAL = ("trend", "peak", "matched", "frontier", "fraction", "rank")  # kinds of which a profile may run a part
 FEWEST = {"trend": 2, "peak": 3, "matched": MIN_SWEEP, "frontier": MIN_SWEEP, "fraction": 1, "rank": 4}
+FEWEST_REPETITIONS = 2  # of a condition, for its spread within a draw
 Terms = dict[str, float]
 
 
@@ -64,10 +66,11 @@ class Test(Settings):
     metric: Literal[METRICS] = Field(description="a column of per_seed.csv")
     decoding: Literal[DECODINGS] = Field("plain", description="of conditions that do not name their own")
     direction: Literal["greater", "less", "equal"] = Field(description="what is claimed of the difference")
-    effect: float | Literal["half"] | None = Field(None, description="smallest effect worth the claim, yardsticks, > 0")
+    effect: float | Literal["published"] | None = Field(
+        None, description="the effect that the claim states, > 0: a number, in yardsticks, or the published one"
+    )
     margin: float | None = Field(None, gt=0, description="of `equal`: yardsticks")
     terms: Terms = Field({}, description="condition or condition@decoding: weight")
-    against: Terms = Field({}, description="of spread: the other arm")
     points: dict[float, str | Terms] = Field({}, description="x: condition, or terms")
     first: tuple[str, ...] = Field((), description="conditions of the first arm")
     second: tuple[str, ...] = Field((), description="conditions of the second arm")
@@ -105,8 +108,10 @@ class Test(Settings):
         """The lists of terms of which `at_least` must be there (kinds that need all: one list)."""
         if self.kind in ("trend", "peak"):
             return [[{p: 1.0} if isinstance(p, str) else p for p in self.points.values()]]
-        if self.kind in ("contrast", "spread"):
-            return [[{**self.terms, **self.against}]]
+        if self.kind == "contrast":
+            return [[self.terms]]
+        if self.kind == "spread":
+            return [[{c: sign for side, sign in ((self.first, 1.0), (self.second, -1.0)) for c in side}]]
         if self.kind == "rank":
             return [[{one: 1.0, other: 1.0} for one, other in zip(self.first, self.second)]]
         return [[{c: 1.0} for c in self.first], [{c: 1.0} for c in self.second]]
@@ -125,6 +130,12 @@ class Test(Settings):
     def conditions(self) -> list[str]:
         """Those that it compares, in their order."""
         return [self.split(term)[0] for arm in self.arms for terms in arm for term in terms]
+
+    @property
+    def cells(self) -> set[tuple[str, str]]:
+        """The conditions that it compares, each with its decoding; of the yardstick's, plain."""
+        terms = {term for arm in self.arms for terms in arm for term in terms}
+        return {self.split(term) for term in terms} | {(c, "plain") for c in self.yardstick}
 
     def split(self, term: str) -> tuple[str, str]:
         """ "condition@decoding" -> (condition, decoding)."""
@@ -156,3 +167,15 @@ def conditions_of(claim: Claim, beside: bool = True) -> set[str]:
     tests = claim.tests if beside else claim.deciding
     scales = {c for t in tests if t.unit == "yardsticks" for c in t.yardstick}
     return {c for t in tests for c in t.conditions} | scales
+
+
+def repetitions(runs: Mapping[str, Mapping[str, Any]], condition: str) -> list[str]:
+    """The condition, and those of `runs` (a profile's entries) that say the same with other random numbers
+    (`replicate`); of one that is itself a repetition, itself alone. How a run is measured may differ."""
+    if condition not in runs or runs[condition].get("replicate"):
+        return [condition]
+
+    def said(name: str) -> dict[str, Any]:
+        return {k: v for k, v in runs[name].items() if k not in ("replicate", "decodings", "test_prompts")}
+
+    return [condition, *(c for c, run in runs.items() if run.get("replicate") and said(c) == said(condition))]

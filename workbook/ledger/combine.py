@@ -40,6 +40,8 @@ def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[
             ledgers[profile] = {row["id"]: row for row in json.loads(Path(path).read_text(encoding="utf-8"))["rows"]}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise ClaimError(f"{path}: expected a ledger (claims.json), found {error!r}") from None
+    judging = {p: found for p, found in ledgers.items() if any(row["word"] != ELSEWHERE for row in found.values())}
+    ledgers = judging or ledgers  # a profile that judges nothing (the pilot) has no column
     ids = list(dict.fromkeys(name for found in ledgers.values() for name in found))
     rows = []
     for name in ids:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from workbook.ledger.claim import PARTIAL, YARDSTICK, Claim, ClaimError, Test
-from workbook.ledger.made import Component, Made, fraction, peak, seed_by_seed, spread
+from workbook.ledger.claim import FEWEST_REPETITIONS, PARTIAL, YARDSTICK, Claim, ClaimError, Test, repetitions
+from workbook.ledger.made import Component, Made, fraction, peak, seed_by_seed
 from workbook.ledger.published import published, stated, weights
 from workbook.results.measures import yardstick_of
 from workbook.results.results import ReportError
@@ -119,11 +119,9 @@ def _gone(test: Test, values, span: paired.Interval | None) -> str:
 
 def _made(test: Test, component: Component, arms, values, unit: float, seeds: Sequence[int], alpha: float) -> Made:
     """The test itself, of numbers that are all there. unit: raw size of one."""
-    if test.logged:
+    if test.logged and test.kind != "spread":
         values[test.metric] = {term: np.log(v) for term, v in values[test.metric].items()}
     made = {metric: [np.array([_sum(t, found) for t in arm]) for arm in arms] for metric, found in values.items()}
-    if test.kind == "spread":
-        return spread(test, component, *(_sum(side, values[test.metric]) for side in (test.terms, test.against)), alpha)
     if test.kind == "fraction":
         return fraction(test, component, *made[test.metric], alpha)
     if test.kind == "peak":
@@ -131,7 +129,7 @@ def _made(test: Test, component: Component, arms, values, unit: float, seeds: Se
     if test.kind == "trend":
         d = ordered.contrast(made[test.metric][0], weights("trend", _levels(test, arms)))
         return seed_by_seed(test, component, d, unit, alpha)
-    if test.kind == "contrast":
+    if test.kind in ("contrast", "spread"):
         return seed_by_seed(test, component, made[test.metric][0][0], unit, alpha)
     sweeps = [v for arm in zip(made[test.along], made[test.metric]) for v in arm]
     found = (
@@ -161,12 +159,30 @@ def _values(
 
     def of(term: str, metric: str) -> np.ndarray | None:
         condition, decoding = test.split(term)
-        return results.values(condition, metric, decoding, split)
+        repeated = repetitions(results.params.all_runs, condition)
+        found = [results.values(c, metric, decoding, split) for c in repeated if c == condition or _has(results, c)]
+        found = [v for v in found if v is not None]
+        if test.kind == "spread":
+            return _log_spread(found)
+        return np.mean(found, axis=0) if found else None
 
     values = {metric: {term: of(term, metric) for term in terms} for metric, terms in wanted.items()}
     if test.unit != "yardsticks":
         return values, paired.Interval(1.0, None, None, 1)
     return values, yardstick(results, test.metric, split, test.yardstick)
+
+
+def _has(results, condition: str) -> bool:
+    """Whether a repetition is among the results; where only a part of the runs was read, it need not be."""
+    return condition in set(results.conditions)
+
+
+def _log_spread(repeated: Sequence[np.ndarray]) -> np.ndarray | None:
+    """Log of the standard deviation over repetitions, each [n seeds] -> [n seeds]; None below two, or where they are
+    all equal."""
+    if len(repeated) < FEWEST_REPETITIONS or not (sd := np.std(repeated, axis=0, ddof=1)).all():
+        return None
+    return np.log(sd)
 
 
 def _sides(pairs) -> list[list[str]]:
@@ -212,7 +228,8 @@ def _no_yardstick(test: Test, span: paired.Interval) -> str:
 
 def _unusable(test: Test, values: Mapping[str, Mapping[str, np.ndarray]]) -> str:
     """Why these numbers cannot be compared as the test says; "" if they can."""
-    low = [term for term, v in values[test.metric].items() if test.logged and (v <= 0).any()]
+    logged = test.logged and test.kind != "spread"  # whose numbers are logarithms
+    low = [term for term, v in values[test.metric].items() if logged and (v <= 0).any()]
     return f"no logarithm: {test.metric} of {join(low)} is not above 0" if low else ""
 
 
@@ -224,13 +241,11 @@ def seeds_needed(component: Component) -> int | None:
     c = component
     if c.kind in ("fraction", "peak") or c.yardstick is None or c.n < 2:
         return None
-    if c.kind == "spread":
-        needed = power.n_needed_spread(c.stated)
-    else:
-        bound = c.stated * c.yardstick
-        needed = power.n_needed_equivalence(bound, c.sd)
-        if c.direction != "equal":
-            needed = max(needed, power.n_needed(bound, c.sd))
+    bound = c.stated * c.yardstick
+    needed = power.n_needed_equivalence(bound, c.sd)
+    if c.direction != "equal":
+        absent = 0 if c.p_smaller is None else needed  # of a threshold no size is stated, so none can be excluded
+        needed = max(absent, power.n_needed(bound, c.sd))
     return max(int(needed), power.fewest_seeds(), c.n + 1) if math.isfinite(needed) else None
 
 

@@ -44,7 +44,7 @@ from workbook.statistics.rule import (
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim's word, what it rests on, and one computed sentence. p: of the claim, None where it was not tested;
+    """A claim's word, what it rests on, and one computed sentence. p: of "holds", None where it was not tested;
     lacks: what would make it testable."""
 
     id: str
@@ -114,15 +114,15 @@ def judge(claim: Claim, results, split: str = "test", alpha: float = paired.ALPH
 
 def sign_changes(full: Verdict, half: Verdict) -> bool:
     """Whether a word for the claim turns into one against it or back from half the budget to the full one, in the claim
-    or in a deciding test, or a deciding effect changes its sign that is not open at both (chance turns every second
-    effect of 0)."""
+    or in a deciding test, or a deciding effect changes a sign that it was shown to have at one of them (chance turns
+    every second effect of 0, and what is too small has no sign that was shown)."""
     before = {c.name: c for c in half.deciding}
     for now in full.deciding:
         then = before.get(now.name)
         if then is None or then.effect is None or now.effect is None:
             continue
-        settled = bool({now.word, then.word} & {*FOR, *AGAINST})
-        if _turned(now.word, then.word) or now.direction != "equal" and then.effect * now.effect < 0 and settled:
+        shown = bool({now.word, then.word} & {*FOR, OPPOSITE})
+        if _turned(now.word, then.word) or now.direction != "equal" and then.effect * now.effect < 0 and shown:
             return True
     return _turned(full.word, half.word)
 
@@ -149,7 +149,8 @@ def ledger(
 ) -> list[dict[str, Any]]:
     """One row per claim of the file, in its order: word, sentence, tests, the word at half the budget.
 
-    listed: ids that the profile decides. q: Benjamini-Yekutieli over the claims with a p; assay: see `sensitivity`.
+    listed: ids that the profile decides. p: of "holds", whatever the word; q: Benjamini-Yekutieli over the claims with
+    a p; assay: see `sensitivity`.
     Raises: ClaimError naming every missing run of every listed claim, an id that no claim has, or a listed claim that
     cannot be tested at all.
     """

@@ -18,12 +18,12 @@ import pandas as pd
 from pydantic import Field, model_validator
 
 from rlnlp.settings import Settings
-from workbook.ledger.claim import Claim, ClaimError, conditions_of
+from workbook.ledger.claim import Claim, ClaimError, conditions_of, repetitions
 from workbook.ledger.judge import Verdict, judge, over_the_ledger, row_of
 from workbook.ledger.ruling import rule_hash
 from workbook.results.results import Results
-from workbook.statistics.rule import AGAINST, FOR
-from workbook.statistics.sequential import levels
+from workbook.statistics.rule import settled
+from workbook.statistics.sequential import levels, stage_wise
 
 
 class Design(Settings):
@@ -74,15 +74,10 @@ def look(design: Design, claims: Mapping[str, Claim], table: pd.DataFrame, param
             break
         results = results_of(table, design.draws[:n], params)
         verdicts = {name: judge(claims[name], results, alpha=level) for name in going}
-        settled = tuple(name for name, verdict in verdicts.items() if is_settled(verdict))
-        found.append(Look(n, level, verdicts, settled))
-        going = [name for name in going if name not in settled]
+        left = tuple(name for name, verdict in verdicts.items() if settled(c.word for c in verdict.deciding))
+        found.append(Look(n, level, verdicts, left))
+        going = [name for name in going if name not in left]
     return found
-
-
-def is_settled(verdict: Verdict) -> bool:
-    """Whether every deciding test speaks for its claim or against it."""
-    return all(c.word in (*FOR, *AGAINST) for c in verdict.deciding)
 
 
 def open_claims(design: Design, looks: Sequence[Look]) -> list[str]:
@@ -94,8 +89,11 @@ def open_claims(design: Design, looks: Sequence[Look]) -> list[str]:
 
 
 def needed(names: Sequence[str], claims: Mapping[str, Claim], params) -> list[str]:
-    """The conditions that the deciding tests of these claims compare, in the order of the profile's runs."""
-    wanted = {condition for name in names for condition in conditions_of(claims[name], beside=False)}
+    """The conditions that the deciding tests of these claims compare, repeated ones with all their repetitions, and
+    what they start from, in the order of the profile's runs."""
+    compared = {condition for name in names for condition in conditions_of(claims[name], beside=False)}
+    wanted = {repeated for condition in compared for repeated in repetitions(params.all_runs, condition)}
+    wanted |= {start for condition in wanted if (start := params.all_runs.get(condition, {}).get("start"))}
     return [condition for condition in params.all_runs if condition in wanted]
 
 
@@ -128,7 +126,11 @@ def results_of(table: pd.DataFrame, draws: Sequence[int], params) -> Results:
 
 
 def ledger(design: Design, claims: Mapping[str, Claim], table: pd.DataFrame, params) -> list[dict[str, Any]]:
-    """A row per registered claim as of `judge.ledger`, each at the look at which it left, else at the last one made."""
+    """A row per registered claim as of `judge.ledger`, each at the look at which it left, else at the last one made.
+
+    p, and q with it: stage-wise, over all looks (`sequential.stage_wise`); p_look: what its tests gave at that look, to
+    be held against `level`.
+    """
     rows = []
     looks = look(design, claims, table, params)
     for name in design.claims:
@@ -138,6 +140,9 @@ def ledger(design: Design, claims: Mapping[str, Claim], table: pd.DataFrame, par
         results = results_of(table, design.draws[: last.n], params)
         half = judge(claims[name], results, "half", last.level)
         row = row_of(claims[name], last.verdicts[name], half, results, design.rule)
-        rows.append({**row, "look": last.n, "level": last.level, "settled": name in last.settled})
+        at = {"look": last.n, "level": last.level, "p_look": row["p"], "settled": name in last.settled}
+        if row["p"] is not None:
+            row["p"] = stage_wise(row["p"], design.looks, design.looks.index(last.n), design.alpha)
+        rows.append({**row, **at})
     over_the_ledger(rows)
     return rows

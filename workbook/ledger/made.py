@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -13,7 +12,7 @@ from workbook.ledger.claim import Test
 from workbook.ledger.published import weights
 from workbook.statistics import independent, ordered, paired
 from workbook.statistics.paired import ALPHA
-from workbook.statistics.rule import Evidence, untestable
+from workbook.statistics.rule import Evidence
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,8 @@ class Sample:
     """What a simulation of a test takes.
 
     values [m, n seeds]: the numbers; at: an effect towards the claim, 1 = as stated, 0 = nothing there -> the means [m]
-    that have it (of an equality: 1 = no difference, 0 = twice its margin); judge: samples [r, m, n], level of the
+    that have it (of an equality: 1 = no difference, 0 = twice its margin; of a threshold: 1 = passed by the effect
+    stated, 0 = missed by as much); judge: samples [r, m, n], level of the
     tests -> r pieces of evidence.
     """
 
@@ -76,15 +76,22 @@ class Sample:
 
 class Made(NamedTuple):
     """A test: what it came to; its evidence before any adjustment, None where it was not made; its sample, None where
-    none can be drawn (counts of runs, spreads)."""
+    none can be drawn (counts of runs)."""
 
     component: Component
     evidence: Evidence | None
     sample: Sample | None = None
 
 
+def threshold(test: Test) -> bool:
+    """Whether a contrast sets its conditions against a point between others: a fifth of PPO's gain, say, is .8 of the
+    untrained model and .2 of PPO. Told by weights of one sign that differ; those of a mean are equal (to 1 %)."""
+    sides = [[abs(w) for w in test.terms.values() if w * sign > 0] for sign in (1, -1)]
+    return test.kind == "contrast" and any(side and min(side) < 0.99 * max(side) for side in sides)
+
+
 def seed_by_seed(test: Test, component: Component, d: np.ndarray, unit: float, alpha: float = ALPHA) -> Made:
-    """d [n seeds] against 0, or against the margin."""
+    """d [n seeds] against 0, or against the margin; of a `threshold` the distance from it."""
     bound = component.stated * unit
     near = paired.equivalence(d, bound, alpha)
     if test.direction == "equal":
@@ -99,12 +106,15 @@ def seed_by_seed(test: Test, component: Component, d: np.ndarray, unit: float, a
     component = _filled(
         component, d, (found.difference, found.low, found.high), unit, found.p_two_sided, found.p_permutation
     )
-    sign = paired.direction(test.direction)
+    sign, passed = paired.direction(test.direction), threshold(test)
+    sized = None if passed else bound
     sample = Sample(
         d[None],
-        lambda effect: np.array([sign * bound * effect]),
-        lambda samples, alpha=ALPHA: paired.many(samples[:, 0], test.direction, bound, alpha),
+        lambda effect: np.array([sign * bound * (2 * effect - 1 if passed else effect)]),
+        lambda samples, alpha=ALPHA: paired.many(samples[:, 0], test.direction, sized, alpha),
     )
+    if passed:  # of a distance from a threshold no size is stated: it is passed or missed
+        return Made(component, found.evidence, sample)
     return Made(*_sized(component, near, found.evidence), sample)
 
 
@@ -136,23 +146,18 @@ def peak(component: Component, values: np.ndarray, levels: list[float], unit: fl
     return Made(*_sized(component, paired.equivalence(d, bound, alpha), evidence), sample)
 
 
-def spread(test: Test, component: Component, first: np.ndarray, second: np.ndarray, alpha: float = ALPHA) -> Made:
-    """first, second [n seeds]"""
-    if len(first) < 2:
-        return Made(replace(component, n=len(first)), untestable(alpha))
-    found = independent.brown_forsythe(first, second, test.direction, alpha)
-    ratio = found.log_ratio if math.isfinite(found.log_ratio) else None
-    span = (ratio, found.low, found.high)
-    return Made(_filled(component, first, span, 1.0, found.p_two_sided, None), found.evidence)
-
-
 def fraction(test: Test, component: Component, first: np.ndarray, second: np.ndarray, alpha: float = ALPHA) -> Made:
     """first, second [k conditions, n seeds] of 0 and 1"""
     counts = [(round(float(arm.sum())), arm.size) for arm in (first, second)]
     found = independent.fisher(*counts[0], *counts[1], test.direction, alpha)
     component = _filled(component, first[0], (found.estimate, None, None), 1.0, None, found.p)
     said = " against ".join(f"{k} of {n} runs" for k, n in counts)
-    return Made(replace(component, note=said), found.evidence)
+    component, evidence = replace(component, note=said), found.evidence
+    if not evidence.testable:
+        return Made(component, evidence)
+    small = max(independent.share_below(k, n, component.stated) for k, n in counts)  # so is their difference, then
+    component = replace(component, p_smaller=small, smaller=small <= alpha)
+    return Made(component, replace(evidence, p_small=small))
 
 
 def _filled(component: Component, d: np.ndarray, span: tuple, unit: float, p_t, p_exact) -> Component:

@@ -27,10 +27,14 @@ Rows = Sequence[Mapping[str, Any]]
 SHORT = {"yardsticks": "", "share of runs": " (share of runs)", "own unit": " (its own unit)"}
 NOTHING = "–"
 SHARP = (
-    "p is that of the whole claim; q is the share of false words to be expected among the claims with a q as small "
-    "(Benjamini-Yekutieli, whatever the tests share). The last two columns are simulated, with the claim's own noise, "
-    "its covariance and as many seeds as here: how often it would hold if every effect were as stated, and be refuted "
-    "if there were none. A claim with a small share on the left could hardly have held; an open word there says little."
+    "p is that of the whole claim holding (near 1 where the numbers lie the other way: it says nothing against a "
+    "claim). q, beside each word that holds, is the share of false ones to be expected among the claims that hold "
+    "with a q as small (Benjamini-Yekutieli over every claim that was tested, whatever the tests share). The last two "
+    "columns are simulated, with the claim's own noise, its covariance and as many seeds as here: how often it would "
+    "hold if every effect were as stated, and be refuted if there were none (an equality: at twice its margin; a "
+    "threshold: missed by as much as stated). A claim with a small share on the left could hardly have held; an open "
+    "word there says little. The last share of a single test in one direction is 0.975 at most: of nothing at all one "
+    "in forty holds by chance."
 )
 
 
@@ -92,17 +96,18 @@ def unsettled(rows: Rows) -> pd.DataFrame:
 
 
 def sharpness(rows: Rows) -> pd.DataFrame:
-    """How far each tested claim's word can be trusted: parts that hold, p, q over the whole ledger, and how often the
-    same tests, with this noise and so many seeds, would say "holds" of a world as stated, and "too small" or "opposite"
-    of one where nothing is there."""
+    """How far each tested claim's word can be trusted: parts that hold, p of its holding, q over the whole ledger
+    beside each word of `FOR` (a dash beside others, of which it says nothing), and how often the same tests, with this
+    noise and so many seeds, would say "holds" of a world as stated, and "too small" or "opposite" of one where nothing
+    is there."""
     return pd.DataFrame(
         [
             {
                 "claim": row["id"],
                 "word": row["word"],
                 "parts that hold": row["parts_held"] or ("1 of 1" if row["word"] in FOR else "0 of 1"),
-                "p": _p(row["p"]),
-                "q": _p(row["q"]),
+                "p (holds)": _p(row["p"]),
+                "q": _p(row["q"]) if row["word"] in FOR else NOTHING,
                 "holds, if as stated": _share(row["assay"], "holds"),
                 "refuted, if nothing is there": _share(row["assay"], "refuted"),
             }
@@ -184,7 +189,10 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def write(rows: Sequence[Mapping[str, Any]], folder: str | Path) -> None:
-    """claims.json (everything), claims.csv (a line per test) and claims.md; the same rows give the same bytes."""
+    """claims.json (everything), claims.csv (a line per test) and claims.md; the same rows give the same bytes.
+
+    p and q of a row in claims.json are those of "holds", whatever its word: they say nothing of a refuted claim.
+    """
     folder = Path(folder)
     atomic_json(folder / "claims.json", {"rule": RULE, "summary": summary(rows), "rows": list(rows)})
     shared = ("id", "report", "word", "half_word", "turns", "profile", "seeds", "rule")

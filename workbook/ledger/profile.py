@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 from workbook.figures.parts import save
 from workbook.ledger import checks, forest, judge, page
 from workbook.results import results as tables
 
 
-def write(params) -> Path:
-    """Judge the profile's claims on reports/<profile>/per_seed.csv into reports/<profile>/claims; the page's path.
+def write(params) -> list[dict[str, Any]]:
+    """Judge the profile's claims on reports/<profile>/per_seed.csv into reports/<profile>/claims; the rows of the
+    ledger.
 
     Raises: ReportError where no table is, ClaimError where a listed claim cannot be decided.
     """
@@ -20,4 +21,4 @@ def write(params) -> Path:
     page.write(rows, folder)
     if forest.contrasts(ours := {params.profile: rows}):
         save(forest.forest(ours), folder, "forest")
-    return folder / "claims.md"
+    return rows

@@ -42,10 +42,10 @@ def published_yardstick(metric: str) -> float:
 
 
 def stated(test: Test, claim: Claim) -> float:
-    """The effect or margin that the test states beforehand, > 0, in its unit; `half` is half the published effect."""
+    """The effect or margin that the test states beforehand, > 0, in its unit."""
     if test.direction == "equal":
         return float(test.margin)
-    return abs(published(test, claim).effect) / 2 if test.effect == "half" else float(test.effect)
+    return abs(published(test, claim).effect) if test.effect == "published" else float(test.effect)
 
 
 def weights(kind: str, levels: list[float]) -> np.ndarray:

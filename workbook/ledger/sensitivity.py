@@ -17,17 +17,18 @@ import numpy as np
 from workbook.ledger.claim import Claim
 from workbook.ledger.made import Made
 from workbook.statistics.paired import ALPHA
-from workbook.statistics.rule import AGAINST, FOR, Evidence, combine, decide, fair
+from workbook.statistics.rule import AGAINST, FOR, Evidence, combine, decide, fair, settled
 from workbook.statistics.sequential import levels
 
-REPEATS = 400
+REPEATS, SEED = 400, 0
 STATED, NOTHING, REVERSED = 1.0, 0.0, -1.0  # effects in units of the stated one
 
 
 @dataclass(frozen=True)
 class Assay:
     """holds: share of worlds as stated of which a claim's word is one of `rule.FOR`; refuted: share of worlds where
-    nothing is there (an equality: twice its margin is) of which it is one of `rule.AGAINST`."""
+    nothing is there (an equality: twice its margin is; a threshold: it is missed by as much as stated) of
+    which it is one of `rule.AGAINST`."""
 
     holds: float
     refuted: float
@@ -42,8 +43,8 @@ def assay(claim: Claim, made: Sequence[Made], n: int, repeats: int = REPEATS) ->
     if any(one.sample is None for one in made):
         return None
     return Assay(
-        holds=_share(words(claim, made, n, STATED, repeats), FOR),
-        refuted=_share(words(claim, made, n, NOTHING, repeats), AGAINST),
+        holds=share(words(claim, made, n, STATED, repeats), FOR),
+        refuted=share(words(claim, made, n, NOTHING, repeats), AGAINST),
     )
 
 
@@ -68,19 +69,22 @@ def sequence(
         parts = list(zip(*_judged(made, worlds[going, :, :n], level)))
         for world, found in zip(going, parts):
             said[world] = decide(combine(found, claim.decided_by)), n
-        going = going[
-            [any(decide(e) not in (*FOR, *AGAINST) for e in fair(found, claim.decided_by)) for found in parts]
-        ]
+        going = going[[not settled(decide(e) for e in fair(found, claim.decided_by)) for found in parts]]
         if not len(going):
             break
     return said
+
+
+def share(said: Sequence[str], wanted: Sequence[str]) -> float:
+    """Of the words said, the part that is among those wanted; there is at least one."""
+    return sum(word in wanted for word in said) / len(said)
 
 
 def _worlds(made: Sequence[Made], n: int, effect: float, repeats: int) -> np.ndarray:
     """[repeats, all m, n]: the same noise for every n and effect, cut or moved."""
     numbers = np.vstack([one.sample.values for one in made])  # [all m, seeds]
     centred = (numbers - numbers.mean(1, keepdims=True)) / np.sqrt(numbers.shape[1] - 1)
-    drawn = np.random.default_rng(0).normal(size=(n, repeats, numbers.shape[1]))
+    drawn = np.random.default_rng(SEED).normal(size=(n, repeats, numbers.shape[1]))
     means = np.concatenate([one.sample.at(effect) for one in made])
     return np.einsum("nrs,ms->rmn", drawn, centred) + means[:, None]
 
@@ -93,7 +97,3 @@ def _judged(made: Sequence[Made], worlds: np.ndarray, level: float) -> list[list
         found.append(one.sample.judge(worlds[:, start:stop], level))
         start = stop
     return found
-
-
-def _share(said: Sequence[str], wanted: Sequence[str]) -> float:
-    return sum(word in wanted for word in said) / len(said)

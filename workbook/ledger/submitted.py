@@ -99,8 +99,9 @@ def _seeds(table: pd.DataFrame) -> list[str]:
     if (twice := table.duplicated(list(KEYS))).any():
         first = table[twice].iloc[0]
         said.append(f"two rows of {first.condition}, seed {first.seed} ({first.split}, {first.decoding})")
-    seeds = set(table.seed)
-    for condition, rows in table.groupby("condition", sort=False):
+    seeds = set(table.seed)  # of the whole table: a row of one split or decoding does not stand for one of another
+    for (condition, split, decoding), rows in table.groupby(["condition", "split", "decoding"], sort=False):
         if gone := sorted(seeds - set(rows.seed)):
-            said.append(f"{condition}: no row of seed {join([str(s) for s in gone])}; arms are compared seed by seed")
+            which = join([str(s) for s in gone])
+            said.append(f"{condition} ({split}, {decoding}): no row of seed {which}; arms are compared seed by seed")
     return said

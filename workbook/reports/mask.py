@@ -17,8 +17,9 @@ those making up a share p of the probability, refreshed every μ updates. The pa
 PPO, that there is a best p and a best μ, and that the gain comes from what the mask has learnt. But NLPO also
 *decodes* through its mask."""
 TERMS = """*Plainly*: sampled from the bare policy, the same for all. *As trained*: what the method itself would do. p
-= 1 keeps every token; μ = ∞ never refreshes the mask, as the paper's released code does. Dip: the training score's
-change after a refresh."""
+= 1 keeps every token, which is PPO; with μ = 1 the mask is the policy's own nucleus, which is PPO in its own top-p: both to
+the bit, so those runs stand there. μ = ∞ never refreshes the mask, as the paper's released code does. Dip: the training
+score's change after a refresh."""
 DETAIL = ("distinct_2", "last_cycle", "dip", "wobble")
 READ = {
     "training": """A triangle: the first rollout after a refresh. Dips that follow them are its.""",
@@ -58,15 +59,25 @@ def parts(results: Results) -> list[design.Pair]:
     return found + [design.Pair(f"{nlpo} − {c}", nlpo, c) for c in cut]
 
 
+def along(results: Results, field: str) -> list[design.Series]:
+    """NLPO along one setting of its mask, with the run of PPO that is NLPO at the setting's end, to the bit: p = 1 masks
+    nothing, and a mask refreshed at every update is the policy's own nucleus."""
+    table = design.trained(results, "", kl_coef=design.usual(results, "kl_coef"), kl_target=0.0, algorithm="ppo")
+    nucleus = design.usual(results, "mask_top_p")
+    end = table.index[[p == {"mask_top_p": 1.0, "refresh": nucleus}[field] for p in table.top_p]]
+    found = []
+    for s in design.lines(results, field, lambda r: "NLPO", **usual_mask(results, field)):
+        points = {**dict(zip(s.x, s.conditions)), **{1.0: c for c in end[:1]}}
+        found.append(design.Series(s.label, tuple(points[x] for x in sorted(points)), tuple(sorted(points))))
+    return found
+
+
 def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
-    ppo = [c for c in (design.plainest(results, "ppo"),) if c]
-    alone = [design.Series("PPO: no mask", (c,), (1.0,), joined=False) for c in ppo]
-    along = {f: design.lines(results, f, lambda r: "NLPO", **usual_mask(results, f)) for f in ("mask_top_p", "refresh")}
-    series = design.with_decoding(along["mask_top_p"], **dots.DECODED) + alone
+    series = design.with_decoding(along(results, "mask_top_p"), **dots.DECODED)
     yield "p", "Along p", lines.sweep(results, series, METRICS[:2], "p (mass kept)")
-    series, metrics = design.with_decoding(along["refresh"], **dots.DECODED), (*METRICS[:2], "last_cycle", "dip")
+    series, metrics = design.with_decoding(along(results, "refresh"), **dots.DECODED), (*METRICS[:2], "last_cycle", "dip")
     yield "refresh", "Along μ", lines.sweep(results, series, metrics, "μ (updates between refreshes)")
-    swept = [(c, x) for s in along["refresh"] for c, x in zip(s.conditions, s.x)]
+    swept = [(c, x) for s in along(results, "refresh") for c, x in zip(s.conditions, s.x)]
     groups = {f"refreshed every {design.said(x)}": {"NLPO": c} for c, x in swept}
     yield "training", "In training", lines.training(results, groups, ("objective/score",))
     title, pairs = "One part at a time", parts(results)

@@ -27,7 +27,12 @@ OF_TRAINING = (  # the same whatever the decoding
     "tokens_per_gradient_step", "last_cycle", "dip",
 )  # fmt: skip
 LOGARITHMIC = ("first_ratio_error",)  # spans decades: its mean is geometric
-NOT_DESIGN = {"decodings", "breaks", "learning_rate"}  # how it is measured, what follows from it, what the search chose
+NOT_DESIGN = {
+    "decodings",
+    "test_prompts",
+    "breaks",
+    "learning_rate",
+}  # how it is measured, what follows, what was chosen
 COLLAPSED = 0.5  # of the untrained model's distinct-2: below it, a model writes the same text over and over
 
 
@@ -79,7 +84,11 @@ def design(results: Results) -> pd.DataFrame:
     labelled reviews: that the reward was trained on or, supervised, that were shown), rate (of dropout; 0 where it is
     off), world ("": reviews), payment (the reward of another world; None in reviews).
     """
-    shares = {"reward": 1.0, **{f"reward_{100 * f:g}": float(f) for f in results.params.variants.label_fractions}}
+    shares = {
+        "reward": 1.0,
+        "reversed": 1.0,
+        **{f"reward_{100 * f:g}": float(f) for f in results.params.variants.label_fractions},
+    }
     rows = {}
     for condition in results.conditions:
         row = {**results.configs[condition]["learner"], **results.configs[condition]["run"]}

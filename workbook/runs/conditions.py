@@ -89,6 +89,7 @@ class Measuring(Settings):
     batch_size: int
     top_p: float
     samples: int
+    test_prompts: int = 0
     top_k: int | None = None  # these three only where a run is evaluated with that decoding
     temperature: float | None = None
     beams: int | None = None
@@ -226,7 +227,7 @@ def cut(model: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _trained(values: Mapping[str, Any], run: Run, learner: Settings) -> dict[str, Any]:
     """What a training is given: of its decodings, its task and its reward, what this run reads."""
-    evaluation = cut(Measuring, values["evaluation"])
+    evaluation = cut(Measuring, values["evaluation"]) | ({"test_prompts": n} if (n := run.test_prompts) else {})
     used = {"top_k": "top_k", "temperature": "temperature", "beam": "beams"}
     unused = {field for name, field in used.items() if name not in run.decodings}
     base = {name: values[name] for name in ("root", "profile", "device", "threads")}
@@ -245,9 +246,7 @@ def _trained(values: Mapping[str, Any], run: Run, learner: Settings) -> dict[str
 
 def condition(params: Params, name: str) -> Condition:
     """All that the run of a condition is given. Raises ConfigError for an unknown one."""
-    run, entry = params.run(name), params.all_runs[name]
-    values = params.model_dump(mode="json")
-    searched = "" if run.world or "learning_rate" in entry else algorithms.module(run.algorithm).ABOUT.searched_as
+    run, searched, values = params.run(name), params.searched(name), params.model_dump(mode="json")
     own = {"condition": name, "seeds": list(params.seeds), "searched": searched}
     learner = params.learner_config(name)
     found = Condition.model_validate({**_trained(values, run, learner), **own})
@@ -336,6 +335,7 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     out = Path(arguments[1])
+    (params.folder / "tune").mkdir(exist_ok=True)  # runs depend on it, also where nothing is searched
     for name in ("settings", "conditions", "origins"):  # of a condition that is gone, no file stays
         for path in (out / name).glob("*.json"):
             if f"{name}/{path.name}" not in found:

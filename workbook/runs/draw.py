@@ -22,7 +22,7 @@ from workbook.draws import base, standard, worlds
 from workbook.draws.judge import load_judge
 from workbook.draws.tokenizer import encode
 from workbook.runs.conditions import Trained
-from workbook.runs.settings import Run
+from workbook.runs.settings import REVERSED, Run
 from workbook.texts import data
 
 
@@ -62,7 +62,11 @@ def load_draw(params: Trained, draw: int, run: Run) -> Draw:
     reward, alone = load_reward(
         params, trained, data.load_prompts(texts, "train", tokenizer, params.task.prompt_tokens, n=2)
     )
-    training_reward = reward if run.reward == "reward" else load_variant_reward(params, further, run.reward)
+    training_reward = reward
+    if run.reward == REVERSED:
+        training_reward = standard.reversed_of(reward)
+    elif run.reward != "reward":
+        training_reward = load_variant_reward(params, further, run.reward)
     judges = [
         load_judge(folder) if (folder / "judge.json").is_file() else None
         for folder in (trained / "judge", further / "judge_2")
@@ -77,7 +81,7 @@ def load_draw(params: Trained, draw: int, run: Run) -> Draw:
         alone,
         *judges,
         texts,
-        lambda split: data.load_prompts(texts, split, tokenizer, params.task.prompt_tokens),
+        lambda split: data.load_prompts(texts, split, tokenizer, params.task.prompt_tokens, first(params, split)),
     )
     if context := getattr(policy.config, "n_positions", None) or getattr(
         policy.config, "max_position_embeddings", None
@@ -85,6 +89,11 @@ def load_draw(params: Trained, draw: int, run: Run) -> Draw:
         for split in ("train", "validation", "test"):
             encoding.check_context(draw.prompts(split), params.learner["max_new_tokens"], context)
     return draw
+
+
+def first(params: Trained, split: str) -> int | None:
+    """How many prompts of a split a run uses, the first ones; None = all of them."""
+    return params.evaluation.test_prompts or None if split == "test" else None
 
 
 def load_world(params: Trained, draw: int, run: Run) -> Draw:
@@ -96,7 +105,8 @@ def load_world(params: Trained, draw: int, run: Run) -> Draw:
     evaluator, _ = pretrained.load(world_folder(params, draw, run.world), params.device)
     default = next(iter(worlds.REWARDS[run.world]))
     name = default if run.reward == "reward" else run.reward
-    counts = {split: getattr(params.task, f"{split}_prompts") for split in ("train", "validation", "test")}
+    splits = ("train", "validation", "test")
+    counts = {split: first(params, split) or getattr(params.task, f"{split}_prompts") for split in splits}
     measured = worlds.score_text(run.world, default)
     return Draw(
         policy,

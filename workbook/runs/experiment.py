@@ -16,14 +16,14 @@ from pathlib import Path
 
 from rlnlp.learners.common import TrainingError
 from rlnlp.settings import Settings
-from rlnlp.types import to
+from rlnlp.types import stream, to
 from workbook.draws import base, fewer_labels, training
 from workbook.runs import algorithms
 from workbook.runs.conditions import Condition, Trained
 from workbook.runs.draw import base_folder, folders_of, load_draw, load_world, world_folder
 from workbook.runs.facts import training_facts
 from workbook.runs.measure import decodings, evaluate_state
-from workbook.runs.settings import Run
+from workbook.runs.settings import REVERSED, Run
 from workbook.runs.train import ended, episode, train
 from workbook.store import locks, tables
 from workbook.store.files import atomic_json, atomic_write, is_sealed, seal, whole
@@ -104,7 +104,8 @@ def updates_of(params: Condition, seed: int, tuned: dict) -> Iterator[dict]:
             atomic_json(folder / "half.json", [{**row, "split": "half", **so_far} for row in rows])
 
         label = f"{condition} seed {seed}"
-        state, curve = yield from train(algorithm, config, draw, seed, folder, label, key, positives, half)
+        numbers = stream(seed, "replicate", run.replicate) if run.replicate else seed
+        state, curve = yield from train(algorithm, config, draw, numbers, folder, label, key, positives, half)
         if not (folder / "half.json").is_file():
             half(state, curve)
         rows, samples = evaluate_state(params, draw, state, seed, "test", measured)
@@ -158,7 +159,7 @@ def fingerprint(params: Trained, draw: int, run: Run, settings: dict) -> str:
             place = Path(base.locate(trained, part, params.mirror))
             if place.is_dir() and trained not in (place, *place.parents):
                 folders.append(place)
-        if run.reward != "reward":
+        if run.reward not in ("reward", REVERSED):
             known = json.loads((further / "standard.json").read_text())
             scales = {"scales": [known[run.reward], known["reward"]]}
     values = {**params.pick(*READ), **settings, **scales, "algorithm": run.algorithm}

@@ -164,6 +164,13 @@ class Params(Pickable):
             raise ConfigError(f"{self.path}: runs: no run is called {condition!r}{hint} (runs: {known})")
         return Run.model_validate(resolve.own(self.all_runs[condition], Run, inside=True))
 
+    def searched(self, condition: str) -> str:
+        """The search from which a run takes its learning rate; "" where it or its sections say it."""
+        run = self.run(condition)
+        search = algorithms.module(run.algorithm).ABOUT.searched_as
+        own = run.world or "learning_rate" in self.all_runs[condition] or search not in self.tune.own
+        return "" if own else search
+
     def algorithm_config(self, algorithm: str, **changes) -> Settings:
         """The learner's Config: its sections of this file, then `changes`. Raises ConfigError naming the bad fields."""
         return self._config(algorithm, "", changes)

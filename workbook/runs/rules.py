@@ -32,6 +32,9 @@ def runs(p: Params) -> Iterator[tuple[tuple, str]]:
             elif group == "continued" and p.runs[run.start].get("world", "") != run.world:
                 text = f"expected a run of the same world ({run.world or 'none'}), found {run.start!r}"
                 yield (*place, "start"), text
+            if run.test_prompts > p.task.test_prompts:
+                text = f"expected at most task.test_prompts ({p.task.test_prompts}), found {run.test_prompts}"
+                yield (*place, "test_prompts"), text
             if run.world:
                 yield from _world_run(place, run, about)
                 continue
@@ -45,7 +48,10 @@ def runs(p: Params) -> Iterator[tuple[tuple, str]]:
             if run.vocabulary and not about.explores:
                 text = f"expected 0 for {run.algorithm}: the texts it imitates use all tokens"
                 yield (*place, "vocabulary"), text
-    for search in used.keys() - p.tune.own.keys():
+    if p.evaluation.test_prompts > p.task.test_prompts:
+        text = f"expected at most task.test_prompts ({p.task.test_prompts}), found {p.evaluation.test_prompts}"
+        yield ("evaluation", "test_prompts"), text
+    for search in used.keys() - p.tune.own.keys() if p.tune.own else ():  # all are searched, or none
         text = f"expected an entry `{search}: {{}}`, a learning rate that these runs use: {', '.join(used[search])}"
         yield ("tune", "own"), text
     for setting, own in (("reward", "reward"), ("model", "base")):  # variants are made of models that are trained here

@@ -16,6 +16,7 @@ from workbook.runs import algorithms
 from workbook.texts.tasks import TASKS
 
 DECODINGS = ("greedy", "beam", "top_k", "temperature")  # beside plain, top_p and own, which every run has
+REVERSED = "reversed"  # reward of a planted control: 1 minus the score
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,79}\z"  # of what names a folder and stands in a command
 
 Name = Annotated[str, StringConstraints(pattern=NAME)]
@@ -157,7 +158,10 @@ class Tune(Search):
         min_length=1, max_length=100, description="values tried, >= 0; reward unit per nat"
     )
     updates: int = Field(ge=1, le=MANY, description="updates per candidate")
-    own: dict[str, Search] = Field(description="algorithms that are searched: what of the grid is their own")
+    own: dict[str, Search] = Field(
+        description="algorithms that are searched: what of the grid is their own; {} = none is, and learning rates are "
+        "those of the sections"
+    )
 
     @model_validator(mode="after")
     def _searches_that_somebody_uses(self):
@@ -188,9 +192,13 @@ class World(Settings):
 class Evaluation(Settings):
     """Evaluation on fixed prompts, with the decoding recorded beside the numbers."""
 
-    batch_size: int = Field(
-        ge=1, le=MANY, description="episodes per forward pass; also decides which random numbers a row gets"
+    test_prompts: int = Field(
+        0,
+        ge=0,
+        le=MANY,
+        description="of task.test_prompts, the first so many are used; 0 = all; a run may ask for more",
     )
+    batch_size: int = Field(ge=1, le=MANY, description="episodes per forward pass: speed, and nothing else")
     top_p: float = Field(0.9, gt=0, le=1, description="nucleus mass of the second, truncated decoding")
     top_k: int = Field(50, ge=1, le=MANY, description="tokens kept by the decoding top_k")
     temperature: float = Field(0.7, gt=0, le=1000, description="of the decoding temperature")
@@ -222,8 +230,8 @@ class Variants(Settings):
 
     @property
     def rewards(self) -> list[str]:
-        """Names of the reward models on reviews: the one of all labels, and those of fewer."""
-        return ["reward", *map(reward_name, self.label_fractions)]
+        """Names of the rewards on reviews: of all labels, the same reversed, and of fewer labels."""
+        return ["reward", REVERSED, *map(reward_name, self.label_fractions)]
 
 
 class Run(Settings):
@@ -237,13 +245,19 @@ class Run(Settings):
     )
     reward: str = Field(
         "reward",
-        description="reward it is trained on: reward (all labels, or a world's default), reward_<percent>, "
-        "or one of a world's",
+        description="reward it is trained on: reward (all labels, or a world's default), reversed (1 minus that), "
+        "reward_<percent>, or one of a world's",
     )
     decodings: tuple[Literal[DECODINGS], ...] = Field(
         (), description="decodings it is evaluated with beside plain, top_p and own"
     )
     vocabulary: int = Field(0, ge=0, le=MANY, description="tokens that exist, the most frequent ones; 0 = all")
+    replicate: int = Field(
+        0, ge=0, le=999, description="number of a repetition: other random numbers in training, the same draw and test"
+    )
+    test_prompts: int = Field(
+        0, ge=0, le=MANY, description="prompts it is tested on, the first ones of the draw; 0 = evaluation.test_prompts"
+    )
 
 
 class Report(Settings):

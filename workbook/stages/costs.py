@@ -97,6 +97,8 @@ def of_run(
     """One seed of a condition: training and evaluation. worlds: the shapes of their models; a world has no reward model
     and no human texts. Raises ConfigError as ``Params.learner_config``."""
     run, settings = params.run(condition), params.learner_config(condition)
+    if tested := run.test_prompts or params.evaluation.test_prompts:
+        params = params.replace(task=params.task.replace(test_prompts=tested))
     if run.world:
         params, policy, reward = (
             params.replace(task=params.task.replace(prompt_tokens=WORLD_PROMPT)),

@@ -30,7 +30,8 @@ def make(params) -> list[Path]:
         pages.write(pages.load(params, name), folder)
         made.append(folder / "verdict.md")
         print(f"report: {os.path.relpath(made[-1])}", flush=True)
-    print(f"ledger: {os.path.relpath(profile.write(params))}", flush=True)
+    profile.write(params)
+    print(f"ledger: {os.path.relpath(params.reports_folder / 'claims/claims.md')}", flush=True)
     if wrong := side_by_side(params.folder, {"root": params.root, "profile": params.profile}):
         raise ClaimError(wrong)
     return made

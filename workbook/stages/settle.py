@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
-import os
 import platform
 import sys
 import time
@@ -31,24 +30,23 @@ from tqdm.auto import tqdm
 
 from rlnlp.settings import ConfigError
 from workbook.ledger import checks, looks, page
-from workbook.ledger.claim import Claim, ClaimError
+from workbook.ledger.claim import Claim, ClaimError, repetitions
 from workbook.ledger.looks import Design
 from workbook.ledger.ruling import rule_hash
+from workbook.results.measures import yardstick_of
+from workbook.results.results import NEEDED
 from workbook.runs import checks as settings
-from workbook.runs import conditions
 from workbook.runs.params import Params
-from workbook.stages import depends
 from workbook.stages.command import status as ended
+from workbook.stages.one_draw import build, clear, keys, of_draw, train
 from workbook.stages.progress import clock
 from workbook.store.files import atomic_write
-from workbook.store.fingerprint import digest, libraries
-from workbook.store.identity import Code
 from workbook.store.locks import writer_lock
-from workbook.store.tables import read_table, write_table
+from workbook.store.tables import write_table
 
 TABLE, REGISTERED = "draws.csv", "registered.yaml"
 ABOUT = ("key", "machine")  # columns of the table that no metric is
-BUILT = ("data", "models", "variants", "worlds")
+DIGITS = 7  # of what is committed
 
 
 def register(params: Params, claims: dict[str, Claim], draws: Sequence[int], at: Sequence[int]) -> Path:
@@ -82,66 +80,6 @@ def load_design(params: Params, claims: dict[str, Claim]) -> Design:
     return design
 
 
-# one draw ------------------------------------------------------------------------------------------------------------
-
-
-def of_draw(params: Params, draw: int) -> Params:
-    """The profile's settings for one draw alone."""
-    return params.model_copy(update={"seeds": (draw,), "draws": (draw,)})
-
-
-def build(params: Params, draw: int) -> None:
-    """Texts and models of a draw, as the pipeline's stages make them."""
-    _into(params, draw, "models")
-    from workbook.draws import base, variants, worlds
-    from workbook.texts import data
-
-    given = {name: conditions.stage(params, name) for name in BUILT}
-    texts, trained, further, others = (params.folder / name / f"draw{draw}" for name in BUILT)
-    data.build(given["data"], draw, texts)
-    base.build(given["models"], draw, texts, trained, params.scratch)
-    variants.build(given["variants"], draw, texts, trained, further, params.scratch)
-    if params.worlds:
-        worlds.build(given["worlds"], draw, others, params.scratch)
-
-
-def train(params: Params, draw: int, condition: str) -> list[dict[str, Any]]:
-    """The rows of one condition in one draw."""
-    _into(params, draw, condition)
-    from workbook.runs import experiment
-    from workbook.runs.train import setup
-
-    given = conditions.condition(params, condition)
-    setup(given)
-    return read_table(experiment.run_seed(given, draw, experiment.chosen(given)) / "per_seed.csv")
-
-
-def _into(params: Params, draw: int, name: str) -> None:
-    """What this process prints goes into a file of its own."""
-    log = params.scratch / "logs" / str(draw) / f"{name}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "a", encoding="utf-8") as out:
-        for stream in (1, 2):
-            os.dup2(out.fileno(), stream)
-
-
-def keys(params: Params, names: Sequence[str]) -> dict[str, str]:
-    """Condition -> the key of what decides its rows in any draw: code, libraries, settings; no model's bytes, which
-    differ by rounding from machine to machine."""
-    code, whole = Code(depends.ROOT), params.model_dump(mode="json")
-    roots, files = depends.stages(whole, code), conditions.files(params)
-    shared = {n: [code.identity(*roots[n]), files[f"settings/{n}.json"]] for n in BUILT}
-    found = {}
-    for name in names:
-        own = {k: v for k, v in files[f"conditions/{name}.json"].items() if k not in ("seeds", "profile", "root")}
-        said = {"shared": shared, "code": code.identity(*roots[f"runs/{name}"]), "settings": own}
-        found[name] = digest({"all": json.dumps(said, sort_keys=True), **libraries()})[:16]
-    return found
-
-
-# the design ----------------------------------------------------------------------------------------------------------
-
-
 class Settling:
     """A design under way. table: the rows of all draws that are whole and still count."""
 
@@ -166,9 +104,22 @@ class Settling:
         return None
 
     def add(self, draw: int, rows: list[dict[str, Any]]) -> None:
-        """Put a draw's rows into the table that is committed."""
+        """Put of a draw's rows what the registered claims read into the table that is committed."""
         machine = f"{platform.machine()} {_processor()}, torch threads {self.params.threads}"
-        made = pd.DataFrame([{**row, "key": self.keys[row["condition"]], "machine": machine} for row in rows])
+        tests = [test for name in self.design.claims for test in self.claims[name].tests]
+        read = {(c, d) for test in tests for c, d in test.cells} | {(row["condition"], "plain") for row in rows}
+        read |= {(again, d) for c, d in read for again in repetitions(self.params.all_runs, c)}
+        metrics = {yardstick_of(m) for t in tests for m in t.metrics} | {m for t in tests for m in t.metrics}
+        shown = [*NEEDED, *sorted((metrics | {t.along for t in tests if t.along} | {"diverged"}) - set(NEEDED))]
+        made = pd.DataFrame(
+            {
+                **{k: _short(row.get(k)) for k in shown},
+                "key": self.keys[row["condition"]],
+                "machine": machine,
+            }
+            for row in rows
+            if (row["condition"], row["decoding"]) in read
+        )
         if len(self.table):
             made = pd.concat([self.table[self.table.seed != draw], made], ignore_index=True)
         self.table = made
@@ -206,12 +157,17 @@ def run(settling: Settling, jobs: int, draws: int | None = None) -> bool:
     while (step := settling.next()) is not None and (draws is None or done < draws):
         draw, names = step
         began, params = time.monotonic(), of_draw(settling.params, draw)
+        starts = [name for name in names if name in {params.all_runs[n].get("start") for n in names}]
+        parts = [starts, [name for name in names if name not in starts]]  # what others start from first
         with ProcessPoolExecutor(jobs, mp_context=method, max_tasks_per_child=1) as pool:
             try:
-                pool.submit(build, params, draw).result()
-                running = [pool.submit(train, params, draw, name) for name in names]
-                bar = tqdm(as_completed(running), total=len(running), desc=f"draw {draw}", unit="run")
-                rows = [row for future in bar for row in future.result()]
+                pool.submit(build, params, draw, names).result()
+                rows, bar = [], tqdm(total=len(names), desc=f"draw {draw}", unit="run")
+                for part in parts:
+                    for future in as_completed([pool.submit(train, params, draw, name) for name in part]):
+                        rows += future.result()
+                        bar.update()
+                bar.close()
             except BrokenProcessPool:
                 print(f"draw {draw}: a process was ended from outside; the same command goes on", file=sys.stderr)
                 return False
@@ -220,11 +176,16 @@ def run(settling: Settling, jobs: int, draws: int | None = None) -> bool:
                 raise
         settling.add(draw, rows)
         settling.write()
+        clear(params, draw)
         done += 1
         took = time.monotonic() - began
         print(f"draw {draw} done in {clock(took)}; an hour more buys {3600 / took:.0f} such draws", flush=True)
         print(settling.said(), flush=True)
     return True
+
+
+def _short(value: Any) -> Any:
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
 def _processor() -> str:

@@ -55,22 +55,6 @@ def n_needed_equivalence(margin: float, sd: float, alpha: float = ALPHA, power: 
     return _least(attained, power)
 
 
-def n_needed_spread(log_ratio: float, alpha: float = ALPHA, power: float = POWER) -> float:
-    """Seeds per arm at which Brown-Forsythe (two-sided) finds log(sd first / sd second) = log_ratio with this power.
-
-    n of the F test of two normal arms, over the efficiency of mean distances against squares, 1 / (pi - 2), plus 3 for
-    small arms (simulated: power 0.80 to 0.87 for ratios from 1.5 to 7). Heavier tails need more. Limits: as `n_needed`.
-    """
-    size = abs(_size(log_ratio, 1.0))
-
-    def attained(n: int) -> float:
-        critical = scipy_stats.f.ppf(1 - alpha / 2, n - 1, n - 1)
-        return float(scipy_stats.f.sf(critical * math.exp(-2 * size), n - 1, n - 1))
-
-    needed = _least(attained, power) * (math.pi - 2) + 3
-    return math.ceil(needed) if needed <= MOST_SEEDS else math.inf
-
-
 def _least(attained: Callable[[int], float], power: float) -> float:
     """The least n from 2 to MOST_SEEDS whose attained power, growing with n, reaches `power`; else inf."""
     low, high = 1, MOST_SEEDS  # the power at low is too small, at high it is not

@@ -9,7 +9,7 @@ A result is whatever has ``.evidence``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,6 +19,8 @@ HOLDS, HOLDS_SMALLER = "holds", "holds, but smaller than stated"
 TOO_SMALL, OPPOSITE = "too small", "opposite"
 OPEN, OPEN_FOR, OPEN_AGAINST = "open", "open, leans for", "open, leans against"
 FEW = "too few seeds for a test; direction only"
+ROUNDING = 1e-9  # a p this near 1: a mean within some 1e-9 standard errors of 0, far more than rounding leaves of it
+# (1e-13 of them at 1000 seeds) and far less than any difference that was measured; in these units no scale matters
 FOR, AGAINST, OPENS = (HOLDS, HOLDS_SMALLER), (TOO_SMALL, OPPOSITE), (OPEN, OPEN_FOR, OPEN_AGAINST)
 
 
@@ -73,7 +75,10 @@ class Evidence:
 
 
 def directed(towards: float, p_two_sided: float, exact_for: float, exact_against: float, alpha: float) -> Evidence:
-    """Evidence of a two-sided p; towards: the effect seen, positive if it lies in the claimed direction."""
+    """Evidence of a two-sided p; towards: the effect seen, positive if it lies in the claimed direction, counted as 0
+    where the p says that it is none (`ROUNDING`)."""
+    if p_two_sided >= 1 - ROUNDING:
+        towards = 0.0
     p_for, p_against = (p_two_sided, 1.0) if towards > 0 else (1.0, p_two_sided)
     return Evidence(p_for, p_against, exact_for, exact_against, alpha, towards=towards)
 
@@ -112,6 +117,11 @@ def decide(result) -> str:
     return OPEN_FOR if e.towards > 0 else OPEN_AGAINST if e.towards < 0 else OPEN
 
 
+def settled(words: Iterable[str]) -> bool:
+    """Whether a claim whose deciding tests have these words is: each of them speaks for it or against it."""
+    return all(word in (*FOR, *AGAINST) for word in words)
+
+
 def adjusted(results: Sequence) -> list[Evidence]:
     """Evidence of each of a claim's own contrasts after Holm over all of them, in their order; `decide` takes each.
 
@@ -123,20 +133,22 @@ def adjusted(results: Sequence) -> list[Evidence]:
     return [replace(e, p_for=p, p_against=q) for e, p, q in zip(found, p_for, p_against)]
 
 
-def refutable(results: Sequence) -> list[Evidence]:
-    """Evidence of each part of a claim that needs them all, after Holm over what goes against each (`p_refuted`), in
-    their order. What is said for a part stays, and the size of one that holds."""
+def stepped_down(results: Sequence) -> list[Evidence]:
+    """Evidence of each part of a claim that needs them all, after Holm over what goes against each (`p_refuted`), and
+    over the sizes of those that hold (the others count with p = 1), in their order. What is said for a part stays."""
     found = [r.evidence for r in results]
+    against = holm([e.p_refuted for e in found])
+    sizes = holm([e.p_small if e.p <= e.alpha else 1.0 for e in found])
     return [
-        replace(e, p_against=max(e.p_against, p), p_small=e.p_small if e.p <= e.alpha else max(e.p_small, p))
-        for e, p in zip(found, holm([e.p_refuted for e in found]))
+        replace(e, p_against=max(e.p_against, p), p_small=size if e.p <= e.alpha else max(e.p_small, p))
+        for e, p, size in zip(found, against, sizes)
     ]
 
 
 def fair(results: Sequence, how: Literal["all", "any"]) -> list[Evidence]:
-    """Each part of a claim with the side that the claim's word takes after Holm, for the word that stands beside it."""
+    """Each part of a claim as the claim's word takes it, after Holm, for the word that stands beside it."""
     if how == "all":
-        return refutable(results)
+        return stepped_down(results)
     return [replace(r.evidence, p_for=after.p_for) for r, after in zip(results, adjusted(results))]
 
 
@@ -144,13 +156,15 @@ def combine(results: Sequence, how: Literal["all", "any"]) -> Evidence:
     """The evidence for a claim with several parts; may be combined again. `decide` and ``.p`` say what comes of it.
 
     all: holds iff every part holds, unadjusted (intersection-union test, Berger 1982: the largest p), and is smaller
-         than stated if a part is; opposite or too small iff some part is, after Holm over the parts (a part's p being
-         the smaller of the two), opposite before too small;
+         than stated if a part is, after Holm over the parts' p_small; opposite or too small iff some part is, after
+         Holm over the parts (a part's p being the smaller of the two), opposite before too small;
     any: holds iff some part holds after Holm over the parts, and is smaller than stated if every such part is;
          refuted iff every part is opposite or too small, unadjusted: opposite if all are opposite, else too small;
     otherwise open, or too few seeds if a part cannot be tested. An open claim leans against if a part that does not
-    hold does (all), or if every part does (any). So a wrong "holds" has probability <= alpha, and so has a wrong
-    refutation of parts that are as stated, however the parts depend on each other.
+    hold does (all), or if every part does (any). So a wrong "holds" has probability <= alpha, and so has, of parts that
+    are as stated, a wrong refutation or a wrong "smaller", however the parts depend on each other. Simulated: of 1, 2,
+    3 and 5 independent parts (all) exactly as stated, at 8 seeds, "smaller" is said in .050 each of
+    16,000 worlds (.032 where five are correlated .8); without Holm over the sizes it was .045, .091, .138 and .222.
     Raises: ValueError without parts, or for parts at different alpha.
     """
     parts = [r.evidence for r in results]
@@ -160,11 +174,11 @@ def combine(results: Sequence, how: Literal["all", "any"]) -> Evidence:
         raise ValueError(f"expected parts at one alpha, found {sorted({e.alpha for e in parts})}")
     alpha, testable = parts[0].alpha, all(e.testable for e in parts)
     if how == "all":
-        stepped = refutable(parts)
+        stepped = stepped_down(parts)
         against = [(e.p_against, e.exact_against) for e in stepped if e.p_small > alpha]  # else too small
         p_against, exact_against = min(against, key=max, default=(1.0, 1.0))
         open_ = [e for e in stepped if e.p > alpha]
-        p_small = min((e.p_small for e in open_ or parts), default=1.0)
+        p_small = min(e.p_small for e in open_ or stepped)
         if open_ and max(p_against, exact_against) <= alpha:
             p_small = 1.0  # opposite says more
         return Evidence(

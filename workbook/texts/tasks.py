@@ -119,7 +119,7 @@ def load_imdb(params, draw: int) -> dict[str, list[dict]]:
     Raises: DataError for a source not found or not of this form, and for more reviews asked for than there are.
     """
     task = params.task
-    splits = _imdb_splits(params)
+    splits = imdb_splits(params)
     train, unsupervised, test = (splits[name] for name in ("train", "unsupervised", "test"))
     labelled = [("reward", task.reward_reviews), ("reward_validation", task.reward_validation_reviews)]
     labelled.append(("judge", task.judge_reviews))
@@ -140,11 +140,12 @@ def load_imdb(params, draw: int) -> dict[str, list[dict]]:
     mixed = parts["language_model"] + rest["language_model"]
     parts |= {**rest, "language_model": Random(f"imdb mixed {draw}").sample(mixed, len(mixed))}
     for part in ("prompts_train", "prompts_validation", "prompts_test"):
-        parts[part] = [_halves(row) for row in parts[part]]
+        parts[part] = [halves(row) for row in parts[part]]
     return parts
 
 
-def _halves(row: dict) -> dict:
+def halves(row: dict) -> dict:
+    """A review as a prompt, the first half of its words, and a reference, the others."""
     label = {"label": row["label"]} if "label" in row else {}
     return dict(id=row["id"], **cut_at(row["text"], max(1, len(row["text"].split()) // 2)), **label)
 
@@ -165,8 +166,11 @@ def _window(split: str, rows: list[dict], parts: list[tuple[str, int]], draw: in
     return cut
 
 
-def _imdb_splits(params) -> dict[str, list[dict]]:
-    """{split: rows {id, text[, label]}}, cleaned, without repeated texts (first of test, then train, unsupervised)."""
+def imdb_splits(params) -> dict[str, list[dict]]:
+    """{split: rows {id, text[, label]}}, cleaned, without repeated texts (first of test, then train, unsupervised).
+
+    params: anything with ``mirror``.
+    """
     source = find("datasets", "imdb", _beside(params, params.mirror))
     loaded = load_dataset(source)
     missing = [name for name in ("train", "unsupervised", "test") if name not in loaded]

@@ -1,0 +1,130 @@
+"""How often a profile's claims would get each kind of word where the answer is known: a table and a page.
+
+python -m workbook.ledger calibrate params.yaml      # reports/<profile>/calibration.csv and calibration.md
+
+The worlds are those of `sensitivity`: normal noise with the covariance over seeds of the claim's own numbers in the
+profile's table, n seeds, each world judged by the rule's own t and sign-flip tests of these n.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from workbook.ledger import checks, judge, sensitivity
+from workbook.ledger.claim import Claim
+from workbook.ledger.contrast import measure
+from workbook.ledger.page import write_csv
+from workbook.ledger.sensitivity import NOTHING, REVERSED, SEED, STATED
+from workbook.results import results as tables
+from workbook.results.tables import join, markdown
+from workbook.statistics.paired import ALPHA
+from workbook.statistics.rule import AGAINST, FOR, HOLDS_SMALLER, TOO_SMALL
+from workbook.store.files import atomic_write
+
+SEEDS, WORLDS = (8, 16, 32), 2000
+SHARES = {  # name: the truth of every part, in effects stated; the words that are counted
+    "holds_stated": (STATED, FOR),
+    "smaller_stated": (STATED, (HOLDS_SMALLER,)),
+    "refuted_stated": (STATED, AGAINST),
+    "holds_nothing": (NOTHING, FOR),
+    "refuted_nothing": (NOTHING, AGAINST),
+    "wrong_reversed": (REVERSED, (*FOR, TOO_SMALL)),
+}
+ERRORS = ("smaller_stated", "refuted_stated", "holds_nothing", "wrong_reversed")  # words that are false there
+TITLES = {
+    "holds_stated": "holds, as stated",
+    "smaller_stated": "smaller, as stated",
+    "refuted_stated": "refuted, as stated",
+    "holds_nothing": "holds, nothing there",
+    "refuted_nothing": "refuted, nothing there",
+    "wrong_reversed": "wrong, reversed",
+}
+READ = (
+    "*How to read this.* A row is a claim, a cell the share of simulated worlds in which it gets such a word, at "
+    "{seeds} seeds. *As stated*: every part of the claim has the effect stated beforehand (an equality: no difference; "
+    "a threshold: passed by that much). *Nothing there*: no part has any (an equality: twice its margin; a threshold: "
+    "missed by as much). *Reversed*: every part has the stated effect the other way (an equality: four times its "
+    "margin; a threshold: missed by three times as much). *Holds* counts both words that hold, *smaller* only the "
+    "second, *refuted* too small and opposite, *wrong* of a reversed claim holds and too small. Good is near 1 in the "
+    "first and fifth column: the claim's tests can say yes where the paper is right, and no where nothing is there (a "
+    "single test in one direction says no in .975 at most). The other four are errors and should be at most "
+    "{alpha:g}.\n\n"
+    "The noise is normal, with the covariance over the {own} seeds of the claim's own numbers, all its tests together; "
+    "each world is judged by the tests of its own n, which know nothing of that covariance. It is itself an estimate "
+    "from {own} seeds: the shares of a claim are those of noise like that. A share p of {worlds:,} worlds has the "
+    "standard error sqrt(p (1 - p) / {worlds}), at most {most:.3f}; 0.000 says less than {rare:.4f} with 95 % "
+    "confidence. Seed {seed}; in `calibration.csv` each share stands with its standard error."
+)
+
+
+def rows_of(
+    claims: Mapping[str, Claim], results, listed: Sequence[str], seeds: Sequence[int] = SEEDS, worlds: int = WORLDS
+) -> list[dict[str, Any]]:
+    """A row per listed claim and number of seeds: id, n, worlds, seed, each of `SHARES`, and its `_se`. Claims of which
+    a test has no sample (`made.Made`) have none.
+
+    results: of the claims' conditions, >= 2 seeds. se: sqrt(p (1 - p) / worlds).
+    """
+    rows = []
+    for name in listed:
+        claim = claims[name]
+        made = [measure(test, claim, results, "test") for test in claim.deciding]
+        if any(one.sample is None for one in made):
+            continue
+        for n in seeds:
+            truths = {truth for truth, _ in SHARES.values()}
+            said = {truth: sensitivity.words(claim, made, n, truth, worlds) for truth in truths}
+            row = {"id": name, "n": n, "worlds": worlds, "seed": SEED}
+            for key, (truth, wanted) in SHARES.items():
+                row[key] = share = sensitivity.share(said[truth], wanted)
+                row[f"{key}_se"] = math.sqrt(share * (1 - share) / worlds)
+            rows.append(row)
+    return rows
+
+
+def page(rows: Sequence[Mapping[str, Any]], profile: str, own: int, left: Sequence[str]) -> str:
+    """Markdown: the errors in a sentence, a row per claim with its shares at each n, how to read it. own: seeds of the
+    profile's table; left: ids of listed claims without a simulation."""
+    if not rows:
+        return f"# Calibration, profile {profile}\n\nNo claim of this profile can be simulated.\n"
+    ids, seeds = dict.fromkeys(row["id"] for row in rows), list(dict.fromkeys(row["n"] for row in rows))
+    at = {(row["id"], row["n"]): row for row in rows}
+    shown = [
+        {"claim": name} | {said: " / ".join(f"{at[name, n][key]:.3f}" for n in seeds) for key, said in TITLES.items()}
+        for name in ids
+    ]
+    worlds = rows[0]["worlds"]
+    bound = ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / worlds)
+    over = [f"{r['id']} at {r['n']} ({TITLES[k]}: {r[k]:.3f})" for r in rows for k in ERRORS if r[k] > bound]
+    largest = max(r[key] for r in rows for key in ERRORS)
+    said = f"Errors above {ALPHA:g} by more than three standard errors: {join(over) if over else 'none'}; "
+    said += f"the largest share of a false word is {largest:.3f}."
+    gone = f" Not simulated, as a test compares spreads, counts runs or was not made: {join(left)}." if left else ""
+    many = join([str(n) for n in seeds])
+    numbers = {"seeds": many, "alpha": ALPHA, "own": own, "worlds": worlds, "seed": rows[0]["seed"]}
+    read = READ.format(**numbers, most=math.sqrt(0.25 / worlds), rare=3 / worlds)
+    parts = [f"# Calibration, profile {profile}", said + gone, f"At {many} seeds:", markdown(pd.DataFrame(shown)), read]
+    return "\n\n".join(parts) + "\n"
+
+
+def write(params, worlds: int = WORLDS) -> Path:
+    """Calibrate the profile's claims on reports/<profile>/per_seed.csv; the page's path.
+
+    Raises: ReportError where no table is, ClaimError where a listed claim cannot be decided.
+    """
+    known = checks.load(params.folder / params.root / "claims.yaml")
+    judge.check_listed(known, params.claims, params.all_runs, params.profile)
+    results = tables.load(params, judge.runs_of(known, params))
+    rows = rows_of(known, results, params.claims, worlds=worlds)
+    simulated = {row["id"] for row in rows}
+    left = [name for name in params.claims if name not in simulated]
+    names = ["id", "n", "worlds", "seed", *(f"{key}{more}" for key in SHARES for more in ("", "_se"))]
+    write_csv(params.reports_folder / "calibration.csv", names, [[row[name] for name in names] for row in rows])
+    path = params.reports_folder / "calibration.md"
+    atomic_write(path, page(rows, params.profile, len(results.seeds), left))
+    return path
