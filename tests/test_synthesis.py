@@ -124,6 +124,14 @@ def test_rows_of_other_settings_are_seen():
     assert sources.otherwise(rows, own, [1, 2]) == "seeds 1"
 
 
+def test_draws_that_chose_settings_do_not_count(tmp_path):
+    (tmp_path / "per_seed.csv").write_text("")
+    params = SimpleNamespace(profile="a", claims=("P01",), reports_folder=tmp_path)
+    assert sources.counts(params) and not sources.counts(params, ["a"])
+    assert not sources.counts(SimpleNamespace(**{**vars(params), "claims": ()}))
+    assert not sources.counts(SimpleNamespace(**{**vars(params), "reports_folder": tmp_path / "none"}))
+
+
 def test_runs_of_one_study_count_once():
     made = [planted("a", 0.1, noise=1), planted("again", 0.1, noise=2), planted("c", -0.1, task="other", noise=3)]
     [row] = across.across({"Z01": CLAIM}, made)

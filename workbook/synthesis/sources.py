@@ -46,15 +46,21 @@ class Source:
 
 
 def sources(root: Path, without: Collection[str] = NO_EVIDENCE) -> list[Source]:
-    """Every profile below `root` that has a table of seeds, in the order of their names."""
+    """Every profile below `root` that counts, in the order of their names."""
     from workbook.runs.checks import load  # brings torch
 
     found = []
     for path in [root / "params.yaml", *sorted(root.glob("profiles/*/params.yaml"))]:
-        if path.is_file() and (params := load(path)).profile not in without:
-            if (params.reports_folder / PER_SEED).is_file():
-                found.append(source(params))
+        if path.is_file() and counts(params := load(path), without):
+            found.append(source(params))
     return sorted(found, key=lambda s: s.profile)
+
+
+def counts(params, without: Collection[str] = NO_EVIDENCE) -> bool:
+    """Whether a profile has a table of seeds, and decides claims: draws on which settings were chosen are no evidence,
+    and a profile that lists no claim is of such draws."""
+    there = (params.reports_folder / PER_SEED).is_file()
+    return there and bool(params.claims) and params.profile not in without
 
 
 def source(params) -> Source:
