@@ -181,7 +181,8 @@ def look(experience: Experience, row: int, tokenizer, views: dict[str, PreTraine
         logits[name] = models.restrict(raw, one.rollout.sampling, steps, None).cpu()
         then = one.rollout.logprobs[mask]
         if name == "policy" and then.any():  # references that were never sampled have zeros
-            moved = float((models.chosen_logprobs(raw, ids) - then).abs().max())
+            now = models.chosen_logprobs(models.playable(raw, one.rollout.sampling, steps), ids)
+            moved = float((now - then).abs().max())
     ids = ids.cpu()
     words = [static.word(tokenizer, i) for i in ids.tolist()]
     columns = {name: at.softmax(-1).gather(1, ids.unsqueeze(1)).squeeze(1) for name, at in logits.items()}
