@@ -80,9 +80,8 @@ plan: env pipelines
 why: env pipelines
 	@exec .venv/bin/python -m workbook.stages.depends why $(PROFILE)
 
-# One worker more than jobs: some tests wait for a browser or a kernel.
 test: env
-	@exec .venv/bin/python -m pytest -n $$(($(JOBS) + 1)) --dist loadgroup $(ARGS)
+	@exec .venv/bin/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 # Texts open as pages, and nobody is asked about news: defaults of this environment's JupyterLab, which your own settings override.
 LAB := {"@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"markdown": "Markdown Preview"}}, \
