@@ -1,4 +1,4 @@
-"""How the settings were chosen that every other run has, by rules stated before, on draws that nothing is counted on."""
+"""How the settings were chosen that other runs have, by rules stated before, on draws that nothing is counted on."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from workbook.results.results import Results
 from workbook.runs.algorithms import label
 
 TITLE = "Which settings do the runs have, and who chose them?"
-QUESTION = """Whoever tunes until a claim holds has shown nothing. The length of responses is the papers' (all as long as
-allowed). The learning rates and the strength β of the KL penalty were chosen here, by two rules stated beforehand, on draws
-that no claim is judged on."""
-TERMS = """*Rate*: of those tried at one β, the one with the highest score that leaves both its own text and that of people at
-most 0.1 nats per token less likely than the untrained model does (the paper's runs with a penalty: 0.04); it must not be the
-smallest or largest that was tried. *Strength*: the β at which PPO keeps the share
-of its gain without a penalty that the paper's runs keep: 0.36, the mean of PPO's (0.605 − 0.489) / (0.847 − 0.489) and NLPO's
+QUESTION = """Whoever tunes until a claim holds has shown nothing. The length of responses is the papers' (all as
+long as allowed). The learning rates and the strength β of the KL penalty were chosen here, by two rules stated
+beforehand, on draws that no claim is judged on."""
+TERMS = """*Rate*: of those tried at one β, the one with the highest score that leaves both its own text and that of
+people at most 0.1 nats per token less likely than the untrained model does (the paper's runs with a penalty: 0.04);
+it must not be the smallest or largest that was tried. *Strength*: the β at which PPO keeps the share of its gain
+without a penalty that the paper's runs keep: 0.36, the mean of PPO's (0.605 − 0.489) / (0.847 − 0.489) and NLPO's
 (0.637 − 0.489) / (0.859 − 0.489)."""
 DETAIL = ("distinct_2", "length")
 READ = {
-    "rates": """Further right is faster. What lies more than 0.1 above a dashed line in the second or third panel may not be
-chosen.""",
+    "rates": """Further right is faster. What lies more than 0.1 above a dashed line in the second or third panel
+may not be chosen.""",
     "strength": """Further right the penalty is stronger; at 0 there is none.""",
     "length": """The discount's effect on human text when responses may end, and when they may not.""",
 }
 LIMITS = (
     "Three draws: enough to find the order of magnitude of a rate, not its second digit.",
+    "Run before the penalty left out an end token that may not come; it runs again before anything is registered.",
     "That human text counts too was added when PPO's runs had been seen: its fastest rates score more and forget it.",
 )
 METRICS = ("score", *GUARDED)
