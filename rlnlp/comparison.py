@@ -65,26 +65,28 @@ def compare(
     start, table, training = next(iter(policies.values())), Table(), [p for p in policies.values() if p.training]
     for policy in training:  # dropout would put even the start at a distance from itself
         policy.eval()
-    for name, policy in policies.items():
-        sampling = sampling_from(policy, max_new_tokens)
-        texts, far, tokens, ended = [], 0.0, 0, 0
-        for rows in torch.arange(len(prompts)).split(BATCH):
-            rollout = sample(policy, take(prompts, rows), sampling, generator(seed, "compare", int(rows[0])))
-            texts += decode(rollout, tokenizer)
-            far += exact_kl(policy, start, rollout)[0].sum().item()
-            tokens += int(rollout.mask.sum())
-            ended += int(rollout.terminated.sum())
-        table.append(
-            {
-                "policy": name,
-                "score": evaluate_reward(reward, prompts, texts)[0].mean().item(),
-                "KL": far / tokens,
-                "tokens": tokens / len(prompts),
-                "ended": ended / len(prompts),
-                "distinct-2": metrics.distinct(texts, 2),
-                "first": texts[0][:40],
-            }
-        )
-    for policy in training:
-        policy.train()
+    try:
+        for name, policy in policies.items():
+            sampling = sampling_from(policy, max_new_tokens)
+            texts, far, tokens, ended = [], 0.0, 0, 0
+            for rows in torch.arange(len(prompts)).split(BATCH):
+                rollout = sample(policy, take(prompts, rows), sampling, generator(seed, "compare", int(rows[0])))
+                texts += decode(rollout, tokenizer)
+                far += exact_kl(policy, start, rollout)[0].sum().item()
+                tokens += int(rollout.mask.sum())
+                ended += int(rollout.terminated.sum())
+            table.append(
+                {
+                    "policy": name,
+                    "score": evaluate_reward(reward, prompts, texts)[0].mean().item(),
+                    "KL": far / tokens,
+                    "tokens": tokens / len(prompts),
+                    "ended": ended / len(prompts),
+                    "distinct-2": metrics.distinct(texts, 2),
+                    "first": texts[0][:40],
+                }
+            )
+    finally:
+        for policy in training:
+            policy.train()
     return table

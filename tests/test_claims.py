@@ -19,8 +19,9 @@ from workbook.ledger import __main__ as command
 from workbook.ledger import checks, combine, judge, page, published, ruling
 from workbook.ledger.claim import Claim, ClaimError, conditions_of
 from workbook.ledger.contrast import NOT_MEASURED, NOT_RUN, measure
-from workbook.ledger.made import seed_by_seed, threshold
+from workbook.ledger.made import seed_by_seed
 from workbook.ledger.ruling import AWAITING, ELSEWHERE, RULE
+from workbook.results.measures import MEASURES
 from workbook.results.results import Results
 from workbook.statistics import paired, power
 from workbook.statistics.rule import (
@@ -241,7 +242,7 @@ def test_published_perplexity_is_compared_on_its_logarithm():
     found = published.published(
         next(t for t in SHIPPED["P20"].tests if t.name == "ppo human perplexity"), SHIPPED["P20"]
     )
-    assert found.effect == pytest.approx(math.log(41.035 / 33.497) / math.log(40.65 / 32.171))
+    assert found.effect == pytest.approx(math.log(41.035 / 33.497) / 0.234)
     assert 0 < found.low < found.effect < found.high
 
 
@@ -1375,7 +1376,7 @@ def test_a_run_that_diverged_in_every_seed_is_no_error_and_one_that_was_not_meas
 
 # a threshold --------------------------------------------------------------------------------------------------------
 
-FIFTH = {**contrast(effect=0.05), "terms": {"ppo_gamma_100": 1, "zero_shot": -0.8, "ppo_kl_0": -0.2}}
+FIFTH = {**contrast(effect=0.05, threshold=True), "terms": {"ppo_gamma_100": 1, "zero_shot": -0.8, "ppo_kl_0": -0.2}}
 
 
 @pytest.mark.parametrize(
@@ -1396,9 +1397,60 @@ def test_a_threshold_is_passed_or_missed_and_never_too_small(gain, spread, word)
 
 
 def test_thresholds_are_the_tests_against_a_point_between_two_conditions():
-    mean = {**contrast(), "terms": {"ppo_gamma_100": 1, "zero_shot": -0.3333, "ppo_kl_0": -0.3333, "bandit": -0.3334}}
-    tests = claim(contrast(), FIFTH, mean, {**mean, "terms": {"ppo_gamma_100": 2, "zero_shot": -1, "ppo_kl_0": -1}})
-    assert [threshold(test) for test in tests.tests] == [False, True, False, False]
+    """Every shipped contrast in which weights of one sign differ says that it is one, and no other does."""
+    for known in SHIPPED.values():
+        for test in known.tests:
+            sides = [[abs(w) for w in test.terms.values() if w * sign > 0] for sign in (1, -1)]
+            between = any(side and min(side) < 0.99 * max(side) for side in sides)
+            assert test.threshold == (test.kind == "contrast" and between), f"{known.id}: {test.name}"
+
+
+# what is the same everywhere, repetitions, set yardsticks ------------------------------------------------------------
+
+
+def test_two_floors_are_not_compared():
+    """Judges that say 0 of every run: no difference, and no verdict; one run off the floor is enough for one."""
+    floor = {c: {"score": 0.3 + 0.5 * (c == "ppo_kl_0"), "judge": 0.0} for c in arms(0)}
+    floor |= {"ppo_kl_0": {"score": 0.8 + 0.01 * NOISE, "judge": 0.0}}
+    test = contrast(metric="judge")
+    found = judge.judge(claim(test), results(floor))
+    assert (found.word, found.components[0].note) == (OPEN, "nothing to compare: judge is 0 in every run")
+    floor["ppo_gamma_100"]["judge"] = 0.001 * (NOISE > 0)
+    assert judge.judge(claim(test), results(floor)).word == TOO_SMALL
+
+
+def with_one_more(values, metric="score") -> Results:
+    """ppo_gamma_100 with a repetition that was measured by plain decoding alone."""
+    values = {**values, "ppo_gamma_100_2": {metric: values["ppo_gamma_100"][metric]["plain"] + 4.0}}
+    return results(values, runs={c: {**listed(c), "decodings": ["greedy"] * (c == "ppo_gamma_100")} for c in values})
+
+
+def test_repetitions_count_only_where_all_that_the_test_compares_was_measured():
+    values = arms(0.3)
+    values["ppo_gamma_100"]["score"] = {d: values["ppo_gamma_100"]["score"] for d in ("plain", "greedy")}
+    whole = judge.judge(claim(contrast()), with_one_more(values)).components[0]
+    assert whole.difference == pytest.approx(0.3 + 2.0 + 0.02 * NOISE.mean())
+    terms = {"ppo_gamma_100": 2, "ppo_gamma_100@greedy": -1, "ppo_gamma_095": -1}
+    both = judge.judge(claim({**contrast(), "terms": terms}), with_one_more(values)).components[0]
+    assert both.difference == pytest.approx(0.3 + 0.02 * NOISE.mean()), "the repetition has no greedy text"
+
+
+def test_what_is_compared_on_the_logarithm_is_averaged_on_it():
+    values = arms(0.0, 0.0, metric="wobble")
+    values["ppo_gamma_100"]["wobble"] = {"plain": np.full(5, 1.0)}
+    values["ppo_gamma_095"]["wobble"] = np.full(5, 1.0) + 0.1 * NOISE
+    found = judge.judge(claim(contrast(metric="wobble")), with_one_more(values, "wobble")).components[0]
+    assert found.difference == pytest.approx(np.log(5) / 2 - np.log(1.0 + 0.1 * NOISE).mean())
+
+
+def test_human_text_is_measured_by_a_yardstick_of_set_size():
+    """What PPO without the penalty does to it depends on the learning rate; the published size does not."""
+    for kl_0 in (2.0, 9.0):
+        values = {c: {"human_log_perplexity": v["score"]} for c, v in arms(0.117, 0.0).items()}
+        values["ppo_kl_0"] = {"human_log_perplexity": kl_0}
+        found = judge.judge(claim(contrast(metric="human_log_perplexity")), results(values)).components[0]
+        assert (found.yardstick, found.effect) == (0.234, pytest.approx(0.5))
+    assert MEASURES["human_log_perplexity"].yardstick == pytest.approx(np.log(40.650 / 32.171), abs=1e-3)
 
 
 # half the budget -----------------------------------------------------------------------------------------------------

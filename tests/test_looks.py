@@ -122,7 +122,7 @@ def test_intervals_are_those_of_the_looks_level(params, table):
 def test_repetitions_and_what_a_run_starts_from_are_needed_too():
     whole = workbook.runs.checks.load(ROOT / "profiles/settle/params.yaml")
     known = {"Z01": claim(contrast("sup_ppo", "ppo_kl_default"))}
-    repeated = [f"ppo_kl_default{number}" for number in ("", "_2", "_3", "_4")]
+    repeated = [f"ppo_kl_default{number}" for number in ("", "_2", "_3", "_4", "_5", "_6")]
     assert set(looks.needed(["Z01"], known, whole)) == {"zero_shot", "ppo_kl_0", "sup_ppo", "supervised", *repeated}
     assert repetitions(whole.all_runs, repeated[0]) == repeated
     assert repetitions(whole.all_runs, repeated[1]) == repeated[1:2]

@@ -184,6 +184,8 @@ def _kind_problems(test: Test) -> list[str]:
         found.append(f"direction: a {test.kind} is greater or less")
     if test.kind == "peak" and test.direction == "less":
         found.append("direction: a peak is greater; for a dip compare another metric")
+    if test.threshold and (test.kind != "contrast" or test.direction == "equal"):
+        found.append("threshold: of a contrast that is greater or less")
     if test.along == "kept_mass" and (test.kind != "matched" or test.decoding == "plain"):
         found.append(
             "along: kept_mass is for a matched test, in a decoding that masks (own): a plain one keeps everything"

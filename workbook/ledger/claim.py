@@ -70,6 +70,9 @@ class Test(Settings):
         None, description="the effect that the claim states, > 0: a number, in yardsticks, or the published one"
     )
     margin: float | None = Field(None, gt=0, description="of `equal`: yardsticks")
+    threshold: bool = Field(
+        False, description="of contrast: against a point between two conditions, which is passed or missed by any size"
+    )
     terms: Terms = Field({}, description="condition or condition@decoding: weight")
     points: dict[float, str | Terms] = Field({}, description="x: condition, or terms")
     first: tuple[str, ...] = Field((), description="conditions of the first arm")

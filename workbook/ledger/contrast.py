@@ -15,7 +15,7 @@ import numpy as np
 from workbook.ledger.claim import FEWEST_REPETITIONS, PARTIAL, YARDSTICK, Claim, ClaimError, Test, repetitions
 from workbook.ledger.made import Component, Made, fraction, peak, seed_by_seed
 from workbook.ledger.published import published, stated, weights
-from workbook.results.measures import yardstick_of
+from workbook.results.measures import MEASURES, yardstick_of
 from workbook.results.results import ReportError
 from workbook.results.tables import join
 from workbook.statistics import ordered, paired, power
@@ -33,10 +33,12 @@ def nothing(alpha: float = paired.ALPHA) -> Evidence:
 def yardstick(results, metric: str, split: str = "test", ends: tuple[str, str] = YARDSTICK) -> paired.Interval | None:
     """Mean over seeds of the first - second of `ends` (the untrained model, PPO without the KL penalty) of the metric,
     or of the one that measures it, in plain decoding, with its 1 - alpha interval; the unit is its absolute value. None
-    where one of them was not measured.
+    where one of them was not measured. Of a metric whose yardstick has a set size: that, exactly.
 
     Raises: ReportError where some seeds have it and others have not.
     """
+    if (fixed := MEASURES[yardstick_of(metric)].yardstick) is not None:
+        return paired.Interval(fixed, fixed, fixed, len(results.seeds))
     arms = [results.values(condition, yardstick_of(metric), "plain", split) for condition in ends]
     return None if any(a is None for a in arms) else paired.mean_interval(arms[0] - arms[1])
 
@@ -157,13 +159,21 @@ def _values(
         for metric, terms in zip(test.metrics, _sides(arms[0])):
             wanted[metric] += terms
 
+    cells = [test.split(term) for term in _terms(arms)]
+
     def of(term: str, metric: str) -> np.ndarray | None:
         condition, decoding = test.split(term)
-        repeated = repetitions(results.params.all_runs, condition)
-        found = [results.values(c, metric, decoding, split) for c in repeated if c == condition or _has(results, c)]
+        used = {d for c, d in cells if c == condition}  # all of its terms are means of the same repetitions
+        found = [
+            results.values(c, metric, decoding, split)
+            for c in repetitions(results.params.all_runs, condition)
+            if c == condition or all(_measured(results, c, m, d, split) for m in wanted for d in used)
+        ]
         found = [v for v in found if v is not None]
         if test.kind == "spread":
             return _log_spread(found)
+        if test.logged and metric == test.metric and all((v > 0).all() for v in found):
+            return np.exp(np.mean(np.log(found), axis=0)) if found else None  # what is compared is the logarithm
         return np.mean(found, axis=0) if found else None
 
     values = {metric: {term: of(term, metric) for term in terms} for metric, terms in wanted.items()}
@@ -172,9 +182,10 @@ def _values(
     return values, yardstick(results, test.metric, split, test.yardstick)
 
 
-def _has(results, condition: str) -> bool:
-    """Whether a repetition is among the results; where only a part of the runs was read, it need not be."""
-    return condition in set(results.conditions)
+def _measured(results, condition: str, metric: str, decoding: str, split: str) -> bool:
+    """Whether a repetition has such numbers; where only a part of the runs was read, it need not be there."""
+    there = condition in set(results.conditions)
+    return there and results.values(condition, metric, decoding, split) is not None
 
 
 def _log_spread(repeated: Sequence[np.ndarray]) -> np.ndarray | None:
@@ -230,7 +241,14 @@ def _unusable(test: Test, values: Mapping[str, Mapping[str, np.ndarray]]) -> str
     """Why these numbers cannot be compared as the test says; "" if they can."""
     logged = test.logged and test.kind != "spread"  # whose numbers are logarithms
     low = [term for term, v in values[test.metric].items() if logged and (v <= 0).any()]
-    return f"no logarithm: {test.metric} of {join(low)} is not above 0" if low else ""
+    if low:
+        return f"no logarithm: {test.metric} of {join(low)} is not above 0"
+    every = np.array(list(values[test.metric].values()))
+    if test.kind not in ("spread", "fraction") and not np.ptp(
+        every
+    ):  # a floor or a ceiling: equal, but not by what was trained
+        return f"nothing to compare: {test.metric} is {every.flat[0]:.3g} in every run"
+    return ""
 
 
 def seeds_needed(component: Component) -> int | None:

@@ -83,15 +83,8 @@ class Made(NamedTuple):
     sample: Sample | None = None
 
 
-def threshold(test: Test) -> bool:
-    """Whether a contrast sets its conditions against a point between others: a fifth of PPO's gain, say, is .8 of the
-    untrained model and .2 of PPO. Told by weights of one sign that differ; those of a mean are equal (to 1 %)."""
-    sides = [[abs(w) for w in test.terms.values() if w * sign > 0] for sign in (1, -1)]
-    return test.kind == "contrast" and any(side and min(side) < 0.99 * max(side) for side in sides)
-
-
 def seed_by_seed(test: Test, component: Component, d: np.ndarray, unit: float, alpha: float = ALPHA) -> Made:
-    """d [n seeds] against 0, or against the margin; of a `threshold` the distance from it."""
+    """d [n seeds] against 0, or against the margin; of a threshold the distance from it."""
     bound = component.stated * unit
     near = paired.equivalence(d, bound, alpha)
     if test.direction == "equal":
@@ -106,14 +99,13 @@ def seed_by_seed(test: Test, component: Component, d: np.ndarray, unit: float, a
     component = _filled(
         component, d, (found.difference, found.low, found.high), unit, found.p_two_sided, found.p_permutation
     )
-    sign, passed = paired.direction(test.direction), threshold(test)
-    sized = None if passed else bound
+    sign, sized = paired.direction(test.direction), None if test.threshold else bound
     sample = Sample(
         d[None],
-        lambda effect: np.array([sign * bound * (2 * effect - 1 if passed else effect)]),
+        lambda effect: np.array([sign * bound * (2 * effect - 1 if test.threshold else effect)]),
         lambda samples, alpha=ALPHA: paired.many(samples[:, 0], test.direction, sized, alpha),
     )
-    if passed:  # of a distance from a threshold no size is stated: it is passed or missed
+    if test.threshold:  # of a distance from a threshold no size is stated: it is passed or missed
         return Made(component, found.evidence, sample)
     return Made(*_sized(component, near, found.evidence), sample)
 

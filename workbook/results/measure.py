@@ -16,7 +16,8 @@ class Measure:
     its training: these are columns of per_seed.csv; "update": at each update, in curves.csv; "figure": by figures, from
     curves.csv.
     compared: in yardsticks (how far PPO without the KL penalty moves it from the untrained model), in those of the
-    metric that is named, as a log ratio, or in its own unit (shares and ratios).
+    metric that is named, as a log ratio, or in its own unit (shares and ratios). yardstick: one of a set size, in the
+    metric's unit, where ours would depend on a setting; None: as measured.
     label: on an axis, two lines at most; panel: the same where there is little room; gain, spread: of its difference to
     the untrained model and of its standard deviation over seeds, where figures show them.
     published_as: what the papers print in its place, without the logarithm.
@@ -30,6 +31,7 @@ class Measure:
     better: Literal["more", "less", ""] = ""
     measured: Literal["texts", "model", "run", "update", "figure"] = "texts"
     compared: str = YARDSTICK
+    yardstick: float | None = None
     gain: str = ""
     spread: str = ""
     published_as: str = ""

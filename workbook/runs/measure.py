@@ -55,6 +55,7 @@ def evaluate(
     stream: str,
     batch_size: int = 64,
     mask_model: PreTrainedModel | None = None,
+    diversity_words: int = metrics.BUDGET,
 ) -> tuple[dict[str, float], list[str], Tensor]:
     """Returns (row, responses, scores [B]).
 
@@ -89,7 +90,7 @@ def evaluate(
         "judge": None if by.judge is None else float(np.mean(by.judge(responses, prompts.texts))),
         "judge_2": None if by.judge_2 is None else float(np.mean(by.judge_2(responses, prompts.texts))),
         **distances(policy, reference, by.evaluator, decoding, rollouts),
-        **metrics.diversity(responses),
+        **metrics.diversity(responses, diversity_words),
     }
     return row, responses, scores
 
@@ -155,8 +156,14 @@ def evaluate_decoding(params: Trained, draw: Draw, state, seed: int, split: str,
     """``evaluate`` of a learner's policy on a split: (row, responses, scores)."""
     training = None if draw.training_reward is draw.reward else draw.training_reward
     by = Judges(draw.evaluator, draw.tokenizer, draw.reward, training, draw.alone, draw.judge, draw.judge_2)
-    stream, size, mask_model = f"{seed}/{split}", params.evaluation.batch_size, getattr(state, "mask_model", None)
-    return evaluate(state.policy, state.reference, by, draw.prompts(split), decoding, stream, size, mask_model)
+    size, words, mask_model = (
+        params.evaluation.batch_size,
+        params.evaluation.diversity_words,
+        getattr(state, "mask_model", None),
+    )
+    return evaluate(
+        state.policy, state.reference, by, draw.prompts(split), decoding, f"{seed}/{split}", size, mask_model, words
+    )
 
 
 def evaluate_state(params: Trained, draw: Draw, state, seed: int, split: str, chosen: list[Decoding]):

@@ -204,6 +204,13 @@ class Evaluation(Settings):
     temperature: float = Field(0.7, gt=0, le=1000, description="of the decoding temperature")
     beams: int = Field(5, ge=2, le=1000, description="width of the decoding beam")
     human_reviews: int = Field(ge=1, le=MANY, description="reviews for the policy's perplexity on human text")
+    diversity_words: int = Field(
+        1500,
+        ge=1,
+        le=MANY,
+        description="words of all responses together by which distinct, entropy and unique are counted; fewer than any "
+        "run that is compared writes",
+    )
     samples: int = Field(20, ge=1, le=MANY, description="unselected responses kept per seed")
 
 
