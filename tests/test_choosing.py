@@ -57,7 +57,15 @@ def test_the_strength_leaves_the_share_that_the_papers_runs_keep(params):
     assert choosing.strengths(results) == pytest.approx(expected)
     assert choosing.SHARE == pytest.approx((0.116 / 0.358 + 0.148 / 0.37) / 2)
     assert choosing.strength(results) == min(expected, key=lambda b: abs(expected[b] - choosing.SHARE)) == 0.2
-    assert choosing.strength(planted(params, ppo_kl_040=0.65)) == 0.4
+    assert choosing.strength(planted(params, ppo_kl_010=0.65)) == 0.1
+    with pytest.raises(ValueError, match="beta: expected a choice within those tried, 0.05, 0.1, 0.2, 0.4; found 0.4"):
+        choosing.strength(planted(params, ppo_kl_040=0.65))
+
+
+def test_the_strength_is_tried_at_the_rate_that_was_chosen(params, monkeypatch):
+    monkeypatch.setattr(choosing, "WORSE", 0.2)  # so that 0.0016 is allowed, at which two betas were run
+    with pytest.raises(ValueError, match=r"PPO at 0.0016: .* found \[0.0, 0.2\]"):
+        choosing.strength(planted(params))
 
 
 def test_the_registered_settings_are_those_that_the_pilots_tables_choose(params):

@@ -1,4 +1,4 @@
-"""How the settings were chosen that other runs have, by rules stated before, on draws that nothing is counted on."""
+"""How the settings were chosen that other runs have, by two rules, on draws that nothing is counted on."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from workbook.runs.algorithms import label
 
 TITLE = "Which settings do the runs have, and who chose them?"
 QUESTION = """Whoever tunes until a claim holds has shown nothing. The length of responses is the papers' (all as
-long as allowed). The learning rates and the strength β of the KL penalty were chosen here, by two rules stated
-beforehand, on draws that no claim is judged on."""
+long as allowed). The learning rates and the strength β of the KL penalty were chosen here, by two rules, on
+draws that no claim is judged on; they were fixed before the first draw that counts."""
 TERMS = """*Rate*: of those tried at one β, the one with the highest score that leaves both its own text and that of
 people at most 0.1 nats per token less likely than the untrained model does (the paper's runs with a penalty: 0.04);
 it must not be the smallest or largest that was tried. *Strength*: the β at which PPO keeps the share of its gain
@@ -30,8 +30,8 @@ may not be chosen.""",
 }
 LIMITS = (
     "Three draws: enough to find the order of magnitude of a rate, not its second digit.",
-    "Run before the penalty left out an end token that may not come; it runs again before anything is registered.",
-    "That human text counts too was added when PPO's runs had been seen: its fastest rates score more and forget it.",
+    "Not all was stated before: that human text counts too, and GRPO's slowest rates, were added when runs had been seen.",
+    "β was tried at one rate of PPO's, the one that the rule chose when this ran first; were another chosen, it would say so.",
 )
 METRICS = ("score", *GUARDED)
 

@@ -12,6 +12,7 @@ from workbook.results.results import Results
 
 SHARE = ((0.605 - 0.489) / (0.847 - 0.489) + (0.637 - 0.489) / (0.859 - 0.489)) / 2  # arXiv:2210.01241v2, Table 5
 WORSE = 0.1  # nats per token
+FEWEST = 3  # betas, of which the smallest and the largest may not be chosen
 GUARDED = ("generation_log_perplexity", "human_log_perplexity")
 
 
@@ -39,9 +40,14 @@ def rates(results: Results) -> dict[str, float]:
 
 
 def at_ppos_rate(results: Results) -> dict[float, str]:
-    """beta -> PPO at the rate chosen."""
+    """beta -> PPO at the rate chosen. Raises ValueError for fewer than three above 0: those runs lack."""
     rate, every = rates(results)["ppo"], sorted(set(trained(results, "").kl_coef))
-    return {b: c for b in every if (c := tried(results, b).get("ppo", {}).get(rate))}
+    found = {b: c for b in every if (c := tried(results, b).get("ppo", {}).get(rate))}
+    if len(found) < 1 + FEWEST or 0.0 not in found:
+        raise ValueError(
+            f"PPO at {rate:g}: expected runs without a penalty and with {FEWEST} betas or more, found {list(found)}"
+        )
+    return found
 
 
 def strengths(results: Results) -> dict[float, float]:
@@ -52,9 +58,15 @@ def strengths(results: Results) -> dict[float, float]:
 
 
 def strength(results: Results) -> float:
-    """The beta whose share is the closest to that of the paper's runs."""
+    """The beta whose share is the closest to that of the paper's runs. Raises ValueError where it is the smallest or
+    the largest that was tried."""
     shares = strengths(results)
-    return min(shares, key=lambda b: abs(shares[b] - SHARE))
+    best = min(shares, key=lambda b: abs(shares[b] - SHARE))
+    if best in (min(shares), max(shares)):
+        raise ValueError(
+            f"beta: expected a choice within those tried, {', '.join(f'{b:g}' for b in shares)}; found {best:g}"
+        )
+    return best
 
 
 def _mean(results: Results, condition: str, metric: str) -> float:
