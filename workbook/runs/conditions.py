@@ -26,15 +26,7 @@ from workbook.draws.shapes import LanguageModel, RewardModel
 from workbook.runs import algorithms, brought, origins
 from workbook.runs.checks import load
 from workbook.runs.params import Params
-from workbook.runs.settings import (
-    Bring,
-    Pickable,
-    Run,
-    SamplingSettings,
-    Search,
-    Task,
-    Variants,
-)
+from workbook.runs.settings import Bring, Pickable, Run, SamplingSettings, Search, Task, Variants
 from workbook.store.files import atomic_json, atomic_write
 
 
@@ -89,6 +81,7 @@ class Measuring(Settings):
     batch_size: int
     top_p: float
     samples: int
+    diversity_words: int
     test_prompts: int = 0
     top_k: int | None = None  # these three only where a run is evaluated with that decoding
     temperature: float | None = None

@@ -156,14 +156,13 @@ def evaluate_decoding(params: Trained, draw: Draw, state, seed: int, split: str,
     """``evaluate`` of a learner's policy on a split: (row, responses, scores)."""
     training = None if draw.training_reward is draw.reward else draw.training_reward
     by = Judges(draw.evaluator, draw.tokenizer, draw.reward, training, draw.alone, draw.judge, draw.judge_2)
-    size, words, mask_model = (
+    size, words, mask = (
         params.evaluation.batch_size,
         params.evaluation.diversity_words,
         getattr(state, "mask_model", None),
     )
-    return evaluate(
-        state.policy, state.reference, by, draw.prompts(split), decoding, f"{seed}/{split}", size, mask_model, words
-    )
+    stream, prompts = f"{seed}/{split}", draw.prompts(split)
+    return evaluate(state.policy, state.reference, by, prompts, decoding, stream, size, mask, words)
 
 
 def evaluate_state(params: Trained, draw: Draw, state, seed: int, split: str, chosen: list[Decoding]):
