@@ -157,6 +157,20 @@ def test_a_run_is_tested_on_as_many_prompts_as_it_says_the_first_ones(world):
             given(world, "ppo_kl_0", **changes)
 
 
+def test_diversity_is_of_as_many_words_as_the_settings_say(world):
+    """Of two words, there is one pair, which occurs once; the sampled tokens are the same ones."""
+
+    def row(words: int) -> dict:
+        params = given(
+            world, "some", **{"runs.some": {"algorithm": "ppo", "updates": 0}, "evaluation.diversity_words": words}
+        )
+        return tables.read_table(experiment.run_seed(params, 1, {"learning_rate": 3e-3}) / "per_seed.csv")[0]
+
+    two, all_of_them = row(2), row(10**6)
+    assert two["unique_2"] == two["distinct_2"] == 1 < all_of_them["unique_2"]
+    assert two["score"] == all_of_them["score"] and two["shared_5gram"] == all_of_them["shared_5gram"]
+
+
 def test_results_are_complete_and_the_policy_loads_in_transformers(world):
     from transformers import pipeline
 
