@@ -79,11 +79,12 @@ class RewardReading(Settings):
 
 class Measuring(Settings):
     batch_size: int
-    top_p: float
     samples: int
     diversity_words: int
+    everywhere: tuple[str, ...]
     test_prompts: int = 0
-    top_k: int | None = None  # these three only where a run is evaluated with that decoding
+    top_p: float | None = None  # these four only where a run is evaluated with that decoding
+    top_k: int | None = None
     temperature: float | None = None
     beams: int | None = None
 
@@ -221,8 +222,8 @@ def cut(model: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
 def _trained(values: Mapping[str, Any], run: Run, learner: Settings) -> dict[str, Any]:
     """What a training is given: of its decodings, its task and its reward, what this run reads."""
     evaluation = cut(Measuring, values["evaluation"]) | ({"test_prompts": n} if (n := run.test_prompts) else {})
-    used = {"top_k": "top_k", "temperature": "temperature", "beam": "beams"}
-    unused = {field for name, field in used.items() if name not in run.decodings}
+    used = {"top_p": "top_p", "top_k": "top_k", "temperature": "temperature", "beam": "beams"}
+    unused = {field for name, field in used.items() if name not in (*evaluation["everywhere"], *run.decodings)}
     base = {name: values[name] for name in ("root", "profile", "device", "threads")}
     base |= {"run": run.model_dump(mode="json"), "learner": learner.model_dump(mode="json")}
     base["evaluation"] = {k: v for k, v in evaluation.items() if k not in unused}

@@ -74,8 +74,8 @@ def updates_of(params: Condition, seed: int, tuned: dict) -> Iterator[dict]:
     """``run_seed`` update by update: yields the metrics of each, of a finished seed too; returns the folder at the end.
 
     Evaluated are the final policy on the test prompts (split "test") and, for the verdict at half the budget, the
-    policy after half the updates on the validation prompts (split "half": every decoding; top-p only where the run adds
-    others, as it decides no other claim).
+    policy after half the updates on the validation prompts (split "half": every decoding; those of all runs only where
+    this one adds others, as they decide no other claim).
     A run that ended before (``breaks: [finite]``) is measured as it was then, in both splits.
     """
     run, condition = params.run, params.condition
@@ -97,9 +97,8 @@ def updates_of(params: Condition, seed: int, tuned: dict) -> Iterator[dict]:
         updates = getattr(config, "updates", 0)
 
         def half(state, curve: list[dict]) -> None:
-            rows, _ = evaluate_state(
-                params, draw, state, seed, "validation", [d for d in measured if d.name != "top_p" or run.decodings]
-            )
+            chosen = [d for d in measured if run.decodings or d.name not in params.evaluation.everywhere]
+            rows, _ = evaluate_state(params, draw, state, seed, "validation", chosen)
             so_far = training_facts(curve, config, updates // 2)
             atomic_json(folder / "half.json", [{**row, "split": "half", **so_far} for row in rows])
 

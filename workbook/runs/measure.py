@@ -135,21 +135,19 @@ def distances(
 
 
 def decodings(algorithm: str, config: Settings, settings: Measuring, extra: tuple[str, ...] = ()) -> list[Decoding]:
-    """Plain and top-p, the same for every algorithm, the one the algorithm trained with, and those of ``extra``."""
+    """Plain, those of every run, the one the algorithm trained with, and those of ``extra``."""
     common = {"max_new_tokens": config.max_new_tokens, "min_new_tokens": getattr(config, "min_new_tokens", 0)}
     own = {**common, **algorithms.decoding(algorithm, config)}
     named = {
+        "top_p": {"top_p": settings.top_p},
         "greedy": {"top_k": 1},
         "beam": {"beams": settings.beams},
         "top_k": {"top_k": settings.top_k},
         "temperature": {"temperature": settings.temperature},
     }
-    return [
-        Decoding("plain", **common),
-        Decoding("top_p", top_p=settings.top_p, **common),
-        Decoding("own", **own),
-        *(Decoding(name, **named[name], **common) for name in extra),
-    ]
+    first, second = settings.everywhere, (name for name in extra if name not in settings.everywhere)
+    everywhere, others = ([Decoding(name, **named[name], **common) for name in names] for names in (first, second))
+    return [Decoding("plain", **common), *everywhere, Decoding("own", **own), *others]
 
 
 def evaluate_decoding(params: Trained, draw: Draw, state, seed: int, split: str, decoding: Decoding):

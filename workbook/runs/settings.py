@@ -15,7 +15,7 @@ from workbook.draws.shapes import MANY, STEPS, TOKENS, Misfit
 from workbook.runs import algorithms
 from workbook.texts.tasks import TASKS
 
-DECODINGS = ("greedy", "beam", "top_k", "temperature")  # beside plain, top_p and own, which every run has
+DECODINGS = ("top_p", "greedy", "beam", "top_k", "temperature")  # beside plain and own, which every run has
 REVERSED = "reversed"  # reward of a planted control: 1 minus the score
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,79}\z"  # of what names a folder and stands in a command
 
@@ -199,7 +199,10 @@ class Evaluation(Settings):
         description="of task.test_prompts, the first so many are used; 0 = all; a run may ask for more",
     )
     batch_size: int = Field(ge=1, le=MANY, description="episodes per forward pass: speed, and nothing else")
-    top_p: float = Field(0.9, gt=0, le=1, description="nucleus mass of the second, truncated decoding")
+    everywhere: tuple[Literal[DECODINGS], ...] = Field(
+        ("top_p",), description="decodings that every run is evaluated with beside plain and own"
+    )
+    top_p: float = Field(0.9, gt=0, le=1, description="nucleus mass of the decoding top_p")
     top_k: int = Field(50, ge=1, le=MANY, description="tokens kept by the decoding top_k")
     temperature: float = Field(0.7, gt=0, le=1000, description="of the decoding temperature")
     beams: int = Field(5, ge=2, le=1000, description="width of the decoding beam")
@@ -256,7 +259,7 @@ class Run(Settings):
         "reward_<percent>, or one of a world's",
     )
     decodings: tuple[Literal[DECODINGS], ...] = Field(
-        (), description="decodings it is evaluated with beside plain, top_p and own"
+        (), description="decodings it is evaluated with beside plain, own and evaluation.everywhere"
     )
     vocabulary: int = Field(0, ge=0, le=MANY, description="tokens that exist, the most frequent ones; 0 = all")
     replicate: int = Field(

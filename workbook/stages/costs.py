@@ -208,8 +208,8 @@ def evaluation(
 ) -> Cost:
     """A run's evaluations: on the test prompts at its end, on the validation prompts after half its updates.
 
-    extra: decodings beside plain, top_p and own. Top-p is measured at half time only beside others; own is plain
-    unless it differs. human: whether the likelihood of human reviews is measured too.
+    extra: decodings beside plain, own and those of every run (which are measured at half time only beside others). Own
+    is plain unless it differs. human: whether the likelihood of human reviews is measured too.
     """
     greedy = getattr(settings, "max_rule", None)  # DQN's own: greedy, in what its max may choose
     own = (
@@ -218,12 +218,17 @@ def evaluation(
     )  # samples per prompt; mask models
     off = {"temperature": 1, "top_k": 0, "top_p": 1, "mask_rule": "none"}
     differs = greedy or own != (1, 0) or any(getattr(settings, name, plain) != plain for name, plain in off.items())
-    mine, top_p = [own] * bool(differs), (1, 0)
-    chosen = [(1, 0), *[(params.evaluation.beams if name == "beam" else 1, 0) for name in extra], *mine]
-    half = [*chosen, *[top_p] * bool(extra)]  # as experiment.updates_of does
+
+    def read(names: Sequence[str]) -> list[tuple[int, int]]:
+        return [(params.evaluation.beams if name == "beam" else 1, 0) for name in names]
+
+    everywhere = read(params.evaluation.everywhere)
+    others = read([name for name in extra if name not in params.evaluation.everywhere])
+    chosen = [(1, 0), *others, *[own] * bool(differs)]
+    half = [*chosen, *everywhere * bool(extra)]  # as experiment.updates_of does
     total = Cost()
     for prompts, rows, masked in [
-        *[(params.task.test_prompts, *d) for d in [*chosen, top_p]],
+        *[(params.task.test_prompts, *d) for d in [*chosen, *everywhere]],
         *[(params.task.validation_prompts, *d) for d in half],
     ]:
         tokens = prompts * (params.task.prompt_tokens + settings.max_new_tokens)
@@ -235,8 +240,8 @@ def evaluation(
         passes = batches * (settings.max_new_tokens * (1 + masked) + 5)
         total += Cost(evaluated=prompts * rows * settings.max_new_tokens, flops=flops, passes=passes)
     reviews = params.evaluation.human_reviews * human
-    read = min(REVIEW_TOKENS, policy.positions or REVIEW_TOKENS) * reviews
-    total += Cost(flops=forward(policy, read), passes=math.ceil(reviews / 32)).times(2)
+    tokens = min(REVIEW_TOKENS, policy.positions or REVIEW_TOKENS) * reviews
+    total += Cost(flops=forward(policy, tokens), passes=math.ceil(reviews / 32)).times(2)
     return dataclasses.replace(total, memory=memory(params, settings, policy, reward, 0))
 
 
