@@ -59,21 +59,11 @@ def classifier_reward(
     index = _label_index(name, config, label)
     tokenizer = copy.deepcopy(tokenizer)  # the caller's keeps its own sides
     tokenizer.truncation_side = "left"
-    special = [tokenizer.eos_token_id, tokenizer.sep_token_id, tokenizer.cls_token_id, tokenizer.pad_token_id]
-    end = next((token for token in special if token is not None), None)
-    if end is None:
-        raise RewardError(f"{name}: the tokenizer has no eos, sep, cls or pad token, so that nothing can be padded")
-    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else end
+    end, pad = _end_and_pad(name, tokenizer)
     if getattr(config, "pad_token_id", None) is None:
         config.pad_token_id = pad  # GPT-2-shaped classifiers read the last token that is not this one
-    positions = getattr(config, "max_position_embeddings", None)  # RoBERTa: 514, of which its tokenizer allows 512
-    limit = min(size for size in (positions, tokenizer.model_max_length, 10**6) if size)
-    longest = limit if max_tokens is None else max_tokens
-    if not 1 <= longest <= limit:
-        raise RewardError(f"{name}: max_tokens: expected 1 to {limit}, what model and tokenizer allow, got {longest}")
-    if separator is None:
-        bare, spaced = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("a", " a"))
-        separator = " " if bare == spaced else ""
+    longest = _token_limit(name, config, tokenizer, max_tokens)
+    separator = _default_separator(tokenizer) if separator is None else separator
 
     @callable_by_trl
     @torch.no_grad()
@@ -81,19 +71,24 @@ def classifier_reward(
         model.eval()
         texts = [join(p, r, separator) for p, r in zip(prompts, responses)] if include_prompt else list(responses)
         rows = [ids or [end] for ids in tokenizer(texts, truncation=True, max_length=longest)["input_ids"]]
-        order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
-        scores = torch.zeros(len(rows))
-        for start in range(0, len(order), batch_size):
-            chunk = order[start : start + batch_size]
-            width = len(rows[chunk[-1]])
-            ids = torch.tensor([rows[i] + [pad] * (width - len(rows[i])) for i in chunk], device=model.device)
-            mask = torch.tensor([[1] * len(rows[i]) + [0] * (width - len(rows[i])) for i in chunk], device=model.device)
-            logits = model(input_ids=ids, attention_mask=mask).logits
-            scores[chunk] = logits.float().softmax(-1)[:, index].cpu()
-        return scores
+        return _label_probabilities(model, rows, pad, index, batch_size)
 
     reward.__name__ = name
     return reward
+
+
+def _label_probabilities(model, rows: list[list[int]], pad: int, index: int, batch_size: int) -> Tensor:
+    """softmax(model(row))[index] of each of ``rows``, token ids of any lengths: [B] float32 on the CPU."""
+    order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
+    scores = torch.zeros(len(rows))
+    for start in range(0, len(order), batch_size):
+        chunk = order[start : start + batch_size]
+        width = len(rows[chunk[-1]])
+        ids = torch.tensor([rows[i] + [pad] * (width - len(rows[i])) for i in chunk], device=model.device)
+        mask = torch.tensor([[1] * len(rows[i]) + [0] * (width - len(rows[i])) for i in chunk], device=model.device)
+        logits = model(input_ids=ids, attention_mask=mask).logits
+        scores[chunk] = logits.float().softmax(-1)[:, index].cpu()
+    return scores
 
 
 def _load_classifier(folder: str | Path, tokenizer):
@@ -119,6 +114,31 @@ def _label_index(name: str, config, label: int | str) -> int:
     if not 0 <= label < config.num_labels:
         raise RewardError(f"{name}: label: expected 0 to {config.num_labels - 1}, got {label}")
     return label
+
+
+def _end_and_pad(name: str, tokenizer) -> tuple[int, int]:
+    """Ids of the token that stands for an empty text, and of the one that pads."""
+    special = [tokenizer.eos_token_id, tokenizer.sep_token_id, tokenizer.cls_token_id, tokenizer.pad_token_id]
+    end = next((token for token in special if token is not None), None)
+    if end is None:
+        raise RewardError(f"{name}: the tokenizer has no eos, sep, cls or pad token, so that nothing can be padded")
+    return end, tokenizer.pad_token_id if tokenizer.pad_token_id is not None else end
+
+
+def _token_limit(name: str, config, tokenizer, max_tokens: int | None) -> int:
+    """``max_tokens`` if model and tokenizer allow it; None = the most that they allow."""
+    positions = getattr(config, "max_position_embeddings", None)  # RoBERTa: 514, of which its tokenizer allows 512
+    limit = min(size for size in (positions, tokenizer.model_max_length, 10**6) if size)
+    longest = limit if max_tokens is None else max_tokens
+    if not 1 <= longest <= limit:
+        raise RewardError(f"{name}: max_tokens: expected 1 to {limit}, what model and tokenizer allow, got {longest}")
+    return longest
+
+
+def _default_separator(tokenizer) -> str:
+    """Nothing for a tokenizer to which a leading space matters, else one space."""
+    bare, spaced = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("a", " a"))
+    return " " if bare == spaced else ""
 
 
 def join(prompt: str, response: str, separator: str) -> str:

@@ -60,6 +60,56 @@ def draw(logits: Tensor, uniform: Tensor) -> Tensor:
     return torch.searchsorted(cumulative, (uniform.unsqueeze(1) * cumulative[:, -1:]), right=True).squeeze(1)
 
 
+class _Episodes:
+    """The episodes of a batch while they are sampled: what a ``Rollout`` holds of each, and which of them still run."""
+
+    def __init__(self, prompts: Prompts, sampling: Sampling) -> None:
+        B, T, device = len(prompts), sampling.max_new_tokens, prompts.ids.device
+        self.prompts, self.sampling = prompts, sampling
+        self.responses = torch.full((B, T), sampling.pad_id, dtype=torch.long, device=device)
+        self.mask = torch.zeros(B, T, dtype=torch.bool, device=device)
+        self.behavior_logprobs, self.logprobs = (torch.zeros(B, T, device=device) for _ in range(2))
+        self.running = torch.ones(B, dtype=torch.bool, device=device)
+        self.bits, self.vocabulary = None, 0
+
+    def write(
+        self, rows: Tensor, t: int, tokens: Tensor, behavior_logprobs: Tensor, logprobs: Tensor, allowed: Tensor | None
+    ) -> None:
+        """Step ``t`` of the ``rows`` [b] still in the batch; those of them that have already ended stay padding.
+
+        tokens, behavior_logprobs, logprobs [b]; allowed [b, V] bool, None = all (at every step or at none).
+        """
+        live = self.running[rows]
+        self.responses[rows, t] = torch.where(live, tokens, self.responses[rows, t])
+        self.mask[rows, t] = live
+        self.behavior_logprobs[rows, t] = behavior_logprobs * live
+        self.logprobs[rows, t] = logprobs * live
+        if allowed is not None:
+            if self.bits is None:
+                self.vocabulary = allowed.shape[1]
+                shape = (*self.responses.shape, -(-self.vocabulary // 8))
+                self.bits = torch.zeros(shape, dtype=torch.uint8, device=self.mask.device)
+            self.bits[rows, t] = Allowed.pack(allowed)
+        self.running[rows] = live & (tokens != self.sampling.eos_id)
+
+    def finished(self) -> bool:
+        """Whether every episode has ended in EOS."""
+        return not self.running.any()
+
+    def rollout(self) -> Rollout:
+        """All of them, as long as the longest response."""
+        allowed = None
+        if self.bits is not None:
+            allowed = Allowed(self.bits * self.mask.unsqueeze(-1).to(torch.uint8), self.vocabulary)
+        records = self.responses, self.mask, ~self.running, self.behavior_logprobs, self.logprobs
+        return _real_columns(Rollout(self.prompts, *records, self.sampling, allowed))
+
+
+def _logprobs_of(tokens: Tensor, logits: Tensor) -> Tensor:
+    """Log-probabilities [b] of ``tokens`` [b] under ``logits`` [b, V]."""
+    return logits.gather(1, tokens.unsqueeze(1)).squeeze(1) - logits.logsumexp(-1)
+
+
 @torch.no_grad()
 def sample(
     policy: PreTrainedModel,
@@ -86,39 +136,26 @@ def sample(
     policy.eval()
     B, T, device = len(prompts), sampling.max_new_tokens, prompts.ids.device
     uniform = torch.rand(B, T, generator=generator, dtype=torch.float64).to(device)
-    responses = torch.full((B, T), sampling.pad_id, dtype=torch.long, device=device)
-    mask = torch.zeros(B, T, dtype=torch.bool, device=device)
-    behavior, bare = (torch.zeros(B, T, device=device) for _ in range(2))
-    bits, vocabulary = None, 0
+    episodes = _Episodes(prompts, sampling)
     decoders = [Decoder(policy, prompts)] + ([Decoder(mask_model, prompts)] if mask_model is not None else [])
     rules = ([] if mask_model is None else [(1, mask_rule)]) + ([] if sampler is None else [(0, sampler)])
     rows, states = torch.arange(B, device=device), [None] * len(rules)
-    running = torch.ones(B, dtype=torch.bool, device=device)
     for t in range(T):
         all_logits, allowed = [decoder.logits() for decoder in decoders], None
         logits, steps = all_logits[0], torch.full((len(rows),), t, device=device)
         for i, (which, rule) in enumerate(rules):
             _, kept, states[i] = rule(restrict(all_logits[which], sampling, steps, allowed), states[i])
             allowed = kept if allowed is None else allowed & kept
-        if allowed is not None:
-            if bits is None:
-                vocabulary = logits.shape[1]
-                bits = torch.zeros(B, T, -(-vocabulary // 8), dtype=torch.uint8, device=device)
-            bits[rows, t] = Allowed.pack(allowed)
         restricted, free = restrict(logits, sampling, steps, allowed), playable(logits, sampling, steps)
         tokens = draw(restricted, uniform[rows, t])
-        states, at, live = observe(states, tokens), tokens.unsqueeze(1), running[rows]
-        behavior[rows, t] = (restricted.gather(1, at).squeeze(1) - restricted.logsumexp(-1)) * live
-        bare[rows, t] = (free.gather(1, at).squeeze(1) - free.logsumexp(-1)) * live
-        responses[rows, t] = torch.where(live, tokens, responses[rows, t])
-        mask[rows, t] = live
-        running[rows] = live & (tokens != sampling.eos_id)
-        if not running.any() or t == T - 1:
+        states = observe(states, tokens)
+        episodes.write(rows, t, tokens, _logprobs_of(tokens, restricted), _logprobs_of(tokens, free), allowed)
+        if episodes.finished() or t == T - 1:
             break
         for decoder in decoders:
             decoder.append(tokens)
         # Compacting copies the caches: worth it once a quarter of the rows has ended. A rule with a state keeps all.
-        alive = running[rows].nonzero().squeeze(1)
+        alive = episodes.running[rows].nonzero().squeeze(1)
         if len(alive) <= 0.75 * len(rows) and all(state is None for state in states):
             rows = rows[alive]
             for decoder in decoders:
@@ -126,8 +163,7 @@ def sample(
             if follow is not None:
                 follow(alive)
     policy.train(was_training)
-    kept = None if bits is None else Allowed(bits * mask.unsqueeze(-1).to(torch.uint8), vocabulary)
-    return _real_columns(Rollout(prompts, responses, mask, ~running, behavior, bare, sampling, kept))
+    return episodes.rollout()
 
 
 def _real_columns(rollout: Rollout) -> Rollout:

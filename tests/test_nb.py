@@ -189,7 +189,8 @@ def executed(tmp_path_factory):
         "from tqdm.auto import tqdm\nfor i in tqdm(range(3), desc='steps'): pass\nprint('draw', draw, object())",
         "import ipywidgets; ipywidgets.IntSlider()",
         "from IPython.display import Image\nimport base64\n"
-        "Image(base64.b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=='))",
+        "Image(base64.b64decode('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwAD"
+        "hgGAWjR9awAAAABJRU5ErkJggg=='))",
     )
     first = nb("run", "a.ipynb", "out/a.ipynb", "-p", "draw", "3", "--html", "out/a.html", cwd=folder)
     second = nb("run", "a.ipynb", "out/b.ipynb", "-p", "draw", "3", cwd=folder)

@@ -14,17 +14,19 @@ from workbook.runs.algorithms import label
 TITLE = "Does NLPO's mask help, and what in it?"
 QUESTION = """NLPO is PPO that may only choose among tokens that an older copy of itself finds likely: a *mask* of
 those making up a share p of the probability, refreshed every μ updates. The paper claims that it scores higher than
-PPO, that p and μ have a best value, and that the gain is what the mask has learnt. It also *decodes* through its mask."""
+PPO, that p and μ have a best value, and that the gain is what the mask has learnt. \
+It also *decodes* through its mask."""
 TERMS = """*Plainly*: sampled from the bare policy, the same for all. *As trained*: what the method itself would do. p
 = 1 keeps every token and is PPO, μ = 1 is PPO in its own nucleus, both to the bit; μ = ∞ never refreshes, as the
 paper's released code does. Dip: the training score's change after a refresh."""
 DETAIL = ("distinct_2", "last_cycle", "dip", "wobble")
 READ = {
     "training": """A triangle: the first rollout after a refresh. Dips that follow them are its.""",
-    "parts": """Each control lacks one part: refreshing, knowledge (a random mask), memory (PPO's own top-p), a right ratio.""",
+    "parts": """Each control lacks one part: refreshing, knowledge (a random mask), memory (PPO's own top-p), \
+a right ratio.""",
     "controls": """The same runs, decoded in the two ways.""",
     "frontiers": """Better is higher at the same KL.""",
-    "p": """Between the lines lies what decoding through the mask does; the *plain* line is what training under it does.""",
+    "p": "Between the lines lies what decoding through the mask does; the *plain* line is what training under it does.",
 }
 LIMITS = (
     "The p with the highest mean is a choice after the fact; only the ledger's tests allow for that.",
@@ -49,21 +51,19 @@ def parts(results: Results) -> list[design.Pair]:
     found += [design.Pair(f"{c}: decoded as trained − plainly", c, c, "own", "plain") for c in (nlpo, ppo)]
     table = design.trained(results, "", kl_coef=design.usual(results, "kl_coef"), kl_target=0.0)
     controls = [c for c in table.index if table["mask"][c] == "random" or table.refresh[c] == float("inf")]
-    found += [design.Pair(f"{nlpo} − {c}", nlpo, c) for c in controls]
     cut = table.index[(table.top_p < 1).astype(bool)]
-    found += [design.Pair(f"{c} − {ppo}", c, ppo) for c in cut]
-    return found + [design.Pair(f"{nlpo} − {c}", nlpo, c) for c in cut]
+    versus = [*((nlpo, c) for c in controls), *((c, ppo) for c in cut), *((nlpo, c) for c in cut)]
+    return found + [design.Pair(f"{a} − {b}", a, b) for a, b in versus]
 
 
 def along(results: Results, field: str) -> list[design.Series]:
     """NLPO along one setting of its mask; at 1 stands the run of PPO that is NLPO there, to the bit."""
     cut = {"mask_top_p": 1.0, "refresh": design.usual(results, "mask_top_p")}[field]
     at = {"kl_coef": design.usual(results, "kl_coef"), "kl_target": 0.0, "algorithm": "ppo", "top_p": cut}
-    same, found = {1.0: c for c in design.trained(results, "", **at).index[:1]}, []
-    for s in design.lines(results, field, lambda r: "NLPO", **usual_mask(results, field)):
-        points = dict(sorted({**dict(zip(s.x, s.conditions)), **same}.items()))
-        found.append(design.Series(s.label, tuple(points.values()), tuple(points)))
-    return found
+    same = {1.0: c for c in design.trained(results, "", **at).index[:1]}
+    found = design.lines(results, field, lambda r: "NLPO", **usual_mask(results, field))
+    points = [dict(sorted({**dict(zip(s.x, s.conditions)), **same}.items())) for s in found]
+    return [design.Series(s.label, tuple(p.values()), tuple(p)) for s, p in zip(found, points)]
 
 
 def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:

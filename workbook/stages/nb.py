@@ -198,23 +198,20 @@ def ended_early(notebook: Any) -> Any:
     return None
 
 
-def run(source: str, target: str, given: dict[str, str], html: str = "") -> int:
-    """Execute a notebook with parameters (text of the command line) and write the scrubbed copy; the exit status.
+def values_for(source: str, given: dict[str, str]) -> dict[str, Any]:
+    """The values of a notebook's parameters, from the command line's text. Raises: OSError, ValueError."""
+    notebook = json.loads(Path(source).read_text(encoding="utf-8"))
+    defaults = parameters_of(notebook, source)
+    values = {name: typed(text, defaults.get(name)) for name, text in given.items()}
+    check_values(values, defaults, source)
+    return values
 
-    Wrong names and types are refused before a kernel starts. If a cell fails, the copy shows how far it came, and the
-    exception is the last thing printed. Killing this process, however, ends the kernel too.
+
+def execute(source: str, target: str, values: dict[str, Any]) -> tuple[Any, Any]:
+    """Run a notebook's cells in a kernel of its own; what it holds then, and papermill's error or None.
+
+    target: papermill saves as it goes in a hidden file beside it, which is gone afterwards.
     """
-    from workbook.store.locks import die_with_parent
-
-    die_with_parent()
-    try:
-        notebook = json.loads(Path(source).read_text(encoding="utf-8"))
-        defaults = parameters_of(notebook, source)
-        values = {name: typed(text, defaults.get(name)) for name, text in given.items()}
-        check_values(values, defaults, source)
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
     import logging
 
     # jsonschema, which nbformat brings, builds a grammar of web addresses where it finds one: 2.4 s of every stage
@@ -225,14 +222,11 @@ def run(source: str, target: str, given: dict[str, str], html: str = "") -> int:
     from traitlets.config import Config
 
     from workbook.stages import engine
-    from workbook.store.files import atomic_write
 
     logging.getLogger("papermill").setLevel(logging.WARNING)
-    Path(target).parent.mkdir(parents=True, exist_ok=True)
     sockets = tempfile.TemporaryDirectory(prefix="nb-", ignore_cleanup_errors=True)  # of this run alone
     config = Config(KernelManager={"transport": "ipc", "ip": f"{sockets.name}/k"})
-    failed = None
-    partial = Path(target).with_name(f".{Path(target).name}.{os.getpid()}.tmp.ipynb")  # papermill saves as it goes
+    partial = Path(target).with_name(f".{Path(target).name}.{os.getpid()}.tmp.ipynb")
     try:
         executed = papermill.execute_notebook(
             source,
@@ -245,14 +239,34 @@ def run(source: str, target: str, given: dict[str, str], html: str = "") -> int:
             engine_name=engine.NAME,
             config=config,
         )
-        failed = ended_early(executed)
+        return executed, ended_early(executed)
     except PapermillExecutionError as error:
-        failed, executed = error, nbformat.read(partial, as_version=4)
+        return nbformat.read(partial, as_version=4), error
     finally:
         partial.unlink(missing_ok=True)
         sockets.cleanup()
-    scrub(executed)
-    atomic_write(target, nbformat.writes(executed) + "\n")
+
+
+def run(source: str, target: str, given: dict[str, str], html: str = "") -> int:
+    """Execute a notebook with parameters (text of the command line) and write the scrubbed copy; the exit status.
+
+    Wrong names and types are refused before a kernel starts. If a cell fails, the copy shows how far it came, and the
+    exception is the last thing printed. Killing this process, however, ends the kernel too.
+    """
+    from workbook.store.files import atomic_write
+    from workbook.store.locks import die_with_parent
+
+    die_with_parent()
+    try:
+        values = values_for(source, given)
+    except (OSError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    executed, failed = execute(source, target, values)
+    import nbformat  # here, so that a refusal does not wait for it
+
+    atomic_write(target, nbformat.writes(scrub(executed)) + "\n")
     if failed is not None:
         print(ANSI.sub("", "\n".join(failed.traceback)), file=sys.stderr)
         print(f"\n{source}: cell {failed.exec_count} failed; see {target}", file=sys.stderr)
