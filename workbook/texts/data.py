@@ -16,9 +16,10 @@ import shutil
 from pathlib import Path
 
 from rlnlp.settings import nearest
+from workbook.texts import tasks
 from workbook.texts.hub import DataError
-from workbook.texts.tasks import TASKS, load_csv
 
+BROUGHT = "csv"  # the task whose prompts `bring.prompts` names
 PARTS = (  # no text is in two of them
     "language_model",
     "language_model_validation",
@@ -45,21 +46,19 @@ def build(params, draw: int, out: str | Path) -> dict:
 
     if draw < 0:
         raise DataError(f"draw: expected >= 0, got {draw}")
-    if params.task.name not in TASKS:
-        hint = nearest(params.task.name, TASKS)
-        raise DataError(f"task.name: expected one of {list(TASKS)}, got {params.task.name!r}{hint}")
-    task = TASKS[params.task.name]
-    parts = task.load(params, draw)
-    facts = {"task": task.name, "draw": draw, "source": task.source, "licence": task.licence}
-    if params.bring.prompts and task.name != "csv":
-        brought = load_csv(params, draw)
+    name = params.task.name
+    task = tasks.task(name)
+    parts = task.load(params, task.draw(draw))
+    facts = {"task": name, "draw": draw, "source": task.source, "licence": task.licence}
+    if params.bring.prompts and name != BROUGHT:
+        brought = tasks.task(BROUGHT).load(params, draw)
         brought.pop("human_reviews", None)
         parts.update(brought)
     if params.bring.prompts:
         facts["prompts"] = params.bring.prompts
     for name, rows in parts.items():
         if not rows:
-            raise DataError(f"task {task.name}, draw {draw}: no example for {name}.jsonl")
+            raise DataError(f"task {name}, draw {draw}: no example for {name}.jsonl")
     facts["parts"] = {name: _facts(parts[name]) for name in PARTS if name in parts}
     out = Path(out)
     building = out.with_name(f".{out.name}.building")
