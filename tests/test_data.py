@@ -340,6 +340,8 @@ def test_prompts_are_left_padded_and_cut_on_the_left(folder, tokenizer):
     assert prompts.meta == [{"label": 1, "cut": 2}, {"label": 0, "cut": 0}, {"cut": 0}]
     assert data.load_prompts(folder, "prompts_test", tokenizer, 64).ids.shape == (3, 5)
     assert data.load_prompts(folder, "test", tokenizer, 64, n=1).example_ids == ["one"]
+    (folder / "prompts_train.jsonl").write_text('{"id": "four", "prompt": "a", "references": ["b", "c d"]}\n')
+    assert data.load_prompts(folder, "train", tokenizer, 3).references == [["b", "c d"]]
     with pytest.raises(DataError, match="max_prompt_tokens: expected >= 1"):
         data.load_prompts(folder, "test", tokenizer, 0)
 

@@ -186,8 +186,8 @@ def test_the_judges_are_a_transformer_and_a_linear_model_on_the_judges_reviews(b
     scores = judge(["a fine film", "dull", ""], ["p", "p", "p"])
     assert scores.shape == (3,) and scores.dtype == np.float64 and ((scores > 0) & (scores < 1)).all()
     assert judge([]).shape == (0,)
-    _, own = pretrained.read_tokenizer(models / "judge"), pretrained.read_tokenizer(models / "reward")
-    assert own.get_vocab() != pretrained.read_tokenizer(models / "judge").get_vocab()
+    vocabularies = [pretrained.read_tokenizer(models / name).get_vocab() for name in ("judge", "reward")]
+    assert vocabularies[0] != vocabularies[1]
     found = {}
     for draw in (1, 2):
         out = folder / f"variants{draw}"

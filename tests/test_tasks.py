@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 
 import pytest
@@ -135,6 +136,21 @@ def test_the_real_task_reaches_its_own_loader_judge_and_evaluator(copy):
     before = identities(copy, "reviews", model="base")
     change(copy / PART_FILE.format("transformer"), "load")
     assert {"models", "runs/ppo_kl_0"} <= again(copy, before, task="reviews", model="base")
+
+
+def test_a_metric_of_a_task_is_in_its_runs_and_in_no_others(copy, monkeypatch):
+    (copy / PART_FILE.format("overlap")).write_text(
+        "def measure(responses, prompts):\n    return {}\n", encoding="utf-8"
+    )
+    other = identities(copy)
+    own = dataclasses.replace(tasks.task("imdb"), metrics=("overlap",))
+    task = tasks.task
+    monkeypatch.setattr(tasks, "task", lambda name: own if name == "imdb" else task(name))
+    before = identities(copy, "imdb")
+    change(copy / PART_FILE.format("overlap"), "measure")
+    assert again(copy, other) == set()
+    found = again(copy, before, task="imdb")
+    assert {"runs/ppo_kl_0", "runs/supervised"} <= found and not found & {"data", "models", "variants"}
 
 
 def test_brought_prompts_reach_what_reads_them(copy):

@@ -29,7 +29,7 @@ def of_variants(task: str) -> list[str]:
 
 
 def of_run(algorithm: str, task: str, code: Code) -> list[str]:
-    """A run or a search: its learner, the task's judges, and the task itself where it imitates texts that it cuts.
+    """A run or a search: its learner, the task's judges and metrics, and the task where it imitates texts that it cuts.
 
     task: "" for a run in a world.
     """
@@ -37,7 +37,8 @@ def of_run(algorithm: str, task: str, code: Code) -> list[str]:
     if task:
         about = tasks.task(task)
         judges = [root for name in (about.judge, about.judge_2) for root in named.roots(name, named.LOADED)]
-        found += [*judges, *(tasks.roots(task) if algorithms.module(algorithm).ABOUT.imitates else [])]
+        metrics = [root for name in about.metrics for root in named.roots(name, named.MEASURED)]
+        found += [*judges, *metrics, *(tasks.roots(task) if algorithms.module(algorithm).ABOUT.imitates else [])]
     return found
 
 

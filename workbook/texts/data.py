@@ -4,6 +4,7 @@ A data folder (``data/draw<k>``) holds one JSON object a line, UTF-8, in
     language_model.jsonl, language_model_validation.jsonl, evaluator.jsonl, human_reviews.jsonl    {id, text[, label]}
     reward.jsonl, reward_validation.jsonl, judge.jsonl                                             {id, text, label}
     prompts_train.jsonl, prompts_validation.jsonl, prompts_test.jsonl          {id, prompt[, reference][, label]}
+(``references``, a list, instead of ``reference`` where a prompt has several)
 and ``facts.json``: where it came from and how much there is. label: 1 positive, 0 negative. The same parameters and
 draw give the same bytes.
 """
@@ -147,7 +148,8 @@ def load_prompts(folder: str | Path, split: str, tokenizer, max_prompt_tokens: i
     the last ones are kept (as in the original); n: the first n prompts (None: all).
 
     Returns: ids [B, P] int64, left padded, P the longest row kept; texts: the whole prompts, also what was cut off;
-    references: [[reference]] or [[]]; meta: {"label": 0 or 1, where known; "cut": tokens cut off}.
+    references: of each row its ``references``, [reference] or []; meta: {"label": 0 or 1, where known; "cut": tokens
+    cut off}.
 
     Raises: DataError as ``load_rows``, and for a prompt without any token, naming its id.
     """
@@ -163,7 +165,7 @@ def load_prompts(folder: str | Path, split: str, tokenizer, max_prompt_tokens: i
             tokenizer,
             max_prompt_tokens,
             example_ids=[str(i) for i in _field(rows, "id", folder, part)],
-            references=[[row["reference"]] if row.get("reference") else [] for row in rows],
+            references=[row.get("references") or ([row["reference"]] if row.get("reference") else []) for row in rows],
             meta=[{"label": row["label"]} if "label" in row else {} for row in rows],
         )
     except ValueError as error:

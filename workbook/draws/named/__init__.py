@@ -1,9 +1,10 @@
-"""Parts of a draw that a task chooses by name: judges, and the evaluator beside a brought model. A file here for each.
+"""What a task chooses by name: judges, the evaluator beside a brought model, metrics of its own. A file here for each.
 
-A part's file has READS, the files of the draw's texts that it is made from; SETTINGS, the sections of params.yaml that
-it reads; ``fit(make, fresh, states) -> (facts, loss curve or None)``, see ``Maker.part``; and, of a judge,
-``load(folder) -> judge(responses, prompts=None)``. Nothing here imports a part by name: so the key of a result does not
-know of other parts than those its task names (``roots``).
+The file of a metric has ``measure(responses, prompts) -> {name: number}``. That of another part has READS, the files of
+the draw's texts that it is made from; SETTINGS, the sections of params.yaml that it reads; ``fit(make, fresh, states)
+-> (facts, loss curve or None)``, see ``Maker.part``; and, of a judge, ``load(folder) -> judge(responses,
+prompts=None)``. Nothing here imports a part by name: so the key of a result does not know of other parts than those
+that its task names (``roots``).
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from types import ModuleType
 
 MADE = ("READS", "SETTINGS", "fit")  # what the stage that makes a part asks it for
 LOADED = ("load",)  # what a run asks a judge for
+MEASURED = ("measure",)  # what a run asks a metric for
 
 
 @functools.cache
 def names() -> list[str]:
     """The parts there are. Nothing is imported."""
-    folder = Path(__file__).parent
-    return sorted(path.stem for path in folder.glob("*.py") if "\nREADS = " in path.read_text(encoding="utf-8"))
+    return sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem != "__init__")
 
 
 def module(name: str) -> ModuleType:

@@ -44,7 +44,8 @@ class Task:
     half of the words each; draw: which draw of texts and models a draw's number stands for, by default its own.
 
     judge, judge_2: who judges, files of ``workbook.draws.named``; evaluator: the one there that makes the evaluator
-    where a model is brought, "" = the brought model is the evaluator too."""
+    where a model is brought, "" = the brought model is the evaluator too; metrics: those whose ``measure(responses,
+    prompts) -> {name: number}`` every evaluation adds to its row."""
 
     load: Callable
     source: str
@@ -55,6 +56,7 @@ class Task:
     judge: str = "tfidf"
     judge_2: str = "characters"
     evaluator: str = ""
+    metrics: tuple[str, ...] = ()
 
 
 @functools.cache
