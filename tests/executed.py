@@ -31,7 +31,8 @@ def recorded() -> Iterator[dict[tuple[str, str], Path]]:
         if code.co_flags & 2:  # a function: it has names of its own, which a class's body has not
             file = Path(code.co_filename)
             if any(file.is_relative_to(ROOT / package) for package in identity.PACKAGES):
-                found[".".join(file.relative_to(ROOT).with_suffix("").parts), code.co_qualname] = file
+                module = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+                found[module, code.co_qualname] = file
 
     before = sys.gettrace()
     sys.settrace(seen)  # it returns None: only calls are traced, not lines

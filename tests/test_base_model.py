@@ -29,7 +29,8 @@ from workbook.store.tables import read_table
 from workbook.texts import corpus, invented, reviews
 from workbook.texts.hub import DataError
 from workbook.texts.ngram import KneserNey
-from workbook.texts.tasks import imdb_splits, normalised
+from workbook.texts.tasks import normalised
+from workbook.texts.tasks.imdb import splits_of
 
 pytestmark = pytest.mark.xdist_group("base model")
 
@@ -128,7 +129,7 @@ def keys(part: list[dict]) -> set[str]:
 
 
 def test_every_review_has_one_role_and_each_role_its_split(plan):
-    splits = imdb_splits(base_model.load(plan()).model_copy(update={"mirror": str(plan().parent / "mirror")}))
+    splits = splits_of(base_model.load(plan()).model_copy(update={"mirror": str(plan().parent / "mirror")}))
     parts = reviews.by_role(splits, SIZES)
     assert set(parts) == {name for names in reviews.ROLES.values() for name in names}
     for one, other in combinations(parts, 2):

@@ -12,6 +12,8 @@ import torch
 from rlnlp import encoding
 from workbook.texts import data, tasks
 from workbook.texts.hub import DataError, find
+from workbook.texts.tasks import csv as brought
+from workbook.texts.tasks import generated_reviews, imdb
 
 SMALL = {
     "language_model_reviews": 40,
@@ -99,7 +101,7 @@ def test_build_generated_parts_are_disjoint_and_the_same_bytes_again(tmp_path):
     found = contents({part: data.load_rows(tmp_path / "draw3", part) for part in data.PARTS})
     for a, b in combinations(found, 2):
         assert not found[a] & found[b], (a, b)
-    prompts = [row["prompt"] for s in tasks.SPLITS for row in data.load_rows(tmp_path / "draw3", f"prompts_{s}")]
+    prompts = [row["prompt"] for s in brought.SPLITS for row in data.load_rows(tmp_path / "draw3", f"prompts_{s}")]
     assert len(set(prompts)) == len(prompts) == 36 and all(len(prompt.split()) == 10 for prompt in prompts)
     assert facts["parts"]["language_model"]["examples"] == 40 and facts["parts"]["reward"]["labelled"] == 15
     assert json.loads(files["facts.json"]) == facts
@@ -112,13 +114,13 @@ def test_build_generated_parts_are_disjoint_and_the_same_bytes_again(tmp_path):
 
 
 def test_a_larger_part_changes_no_other_part(tmp_path):
-    small, large = tasks.load_generated(settings(), 0), tasks.load_generated(settings(reward_reviews=60), 0)
+    small, large = generated_reviews.load(settings(), 0), generated_reviews.load(settings(reward_reviews=60), 0)
     assert large["reward"][:15] == small["reward"]
     assert all(large[part] == small[part] for part in small if part != "reward")
 
 
 def test_evaluator_reads_another_corpus_draw():
-    assert tasks.load_generated(settings(), 2)["evaluator"][0]["id"].startswith("draw1002/")
+    assert generated_reviews.load(settings(), 2)["evaluator"][0]["id"].startswith("draw1002/")
 
 
 def test_unusable_requests(tmp_path):
@@ -167,7 +169,7 @@ def mirror(tmp_path_factory):
 
 
 def test_imdb_parts_are_disjoint_clean_and_from_the_right_split(mirror):
-    parts = tasks.load_imdb(settings("imdb", mirror=mirror), 0)
+    parts = imdb.load(settings("imdb", mirror=mirror), 0)
     assert set(parts) == set(data.PARTS)
     assert {part: len(rows) for part, rows in parts.items()} == {
         "language_model": 40,
@@ -193,11 +195,11 @@ def test_imdb_parts_are_disjoint_clean_and_from_the_right_split(mirror):
     assert all("label" not in row for row in parts["evaluator"])
     row = parts["prompts_test"][0]
     assert row["prompt"].endswith("It is long") and row["reference"] == "enough to be cut in two halves."
-    assert tasks.load_imdb(settings("imdb", mirror=mirror), 0) == parts
+    assert imdb.load(settings("imdb", mirror=mirror), 0) == parts
 
 
 def test_imdb_draws_are_disjoint_for_as_long_as_the_splits_last(mirror):
-    found = [contents(tasks.load_imdb(settings("imdb", mirror=mirror), k)) for k in range(4)]
+    found = [contents(imdb.load(settings("imdb", mirror=mirror), k)) for k in range(4)]
     everything = [set().union(*parts.values()) for parts in found]
     assert not everything[0] & everything[1]
     assert all(everything[a] != everything[b] for a, b in combinations(range(4), 2))
@@ -205,24 +207,24 @@ def test_imdb_draws_are_disjoint_for_as_long_as_the_splits_last(mirror):
 
 def test_imdb_asked_for_too_much(mirror):
     with pytest.raises(DataError, match=r"train holds 119 different reviews, but reward 105 .* = 125 were asked for"):
-        tasks.load_imdb(settings("imdb", mirror=mirror, reward_reviews=105), 0)
+        imdb.load(settings("imdb", mirror=mirror, reward_reviews=105), 0)
     with pytest.raises(DataError, match="unsupervised holds 150"):
-        tasks.load_imdb(settings("imdb", mirror=mirror, evaluator_reviews=500), 0)
+        imdb.load(settings("imdb", mirror=mirror, evaluator_reviews=500), 0)
 
 
 def test_imdb_missing_or_broken(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(DataError, match="dataset 'imdb' was not found"):
-        tasks.load_imdb(settings("imdb", mirror=tmp_path), 0)
+        imdb.load(settings("imdb", mirror=tmp_path), 0)
     filled(tmp_path / "datasets" / "imdb")
     with pytest.raises(DataError, match="could not be read as a data set"):
-        tasks.load_imdb(settings("imdb", mirror=tmp_path), 0)
+        imdb.load(settings("imdb", mirror=tmp_path), 0)
 
 
 @pytest.mark.skipif("RLNLP_TEST_MIRROR" not in os.environ, reason="RLNLP_TEST_MIRROR: a folder with datasets/imdb")
 def test_imdb_real_reviews():
     params = settings("imdb", mirror=os.environ["RLNLP_TEST_MIRROR"], language_model_reviews=2000)
-    found = contents(tasks.load_imdb(params, 0))
+    found = contents(imdb.load(params, 0))
     assert all(not found[a] & found[b] for a, b in combinations(found, 2))
     assert not any("<br" in text for texts in found.values() for text in texts)
 
@@ -239,16 +241,16 @@ def test_csv_is_split_by_the_draw(tmp_path):
     path = write_csv(tmp_path / "mine.csv", ["prompt", "reference"], rows)
     params = settings("csv", prompts="mine.csv", folder=tmp_path)
     data.build(params, 0, tmp_path / "out")
-    parts = {split: data.load_rows(tmp_path / "out", f"prompts_{split}") for split in tasks.SPLITS}
+    parts = {split: data.load_rows(tmp_path / "out", f"prompts_{split}") for split in brought.SPLITS}
     assert {split: len(rows) for split, rows in parts.items()} == {"train": 20, "validation": 3, "test": 3}  # of 24: 20
     contents(parts)
     assert len({row["id"] for rows in parts.values() for row in rows}) == 26
     assert parts["train"][0]["id"].startswith("mine.csv/") and parts["train"][0]["reference"].startswith("ref ")
     assert len(data.load_texts(tmp_path / "out", "human_reviews")) == 3
-    assert tasks.load_csv(params, 1)["prompts_test"] != parts["test"]
+    assert brought.load(params, 1)["prompts_test"] != parts["test"]
     assert not (tmp_path / "out" / "reward.jsonl").exists()
     write_csv(path, ["prompt"], [["same"], ["Same "], ["other"], ["third"]])
-    splits = tasks.load_csv(params, 0)
+    splits = brought.load(params, 0)
     assert sum(len(rows) for rows in splits.values()) == 4  # the two equal prompts are together
     assert "human_reviews" not in splits
 
@@ -264,7 +266,7 @@ def test_csv_with_splits_of_its_own(tmp_path):
     rows = [["a", "train"], ["b", "validation"], ["c", "test"], ["d", "test"]]
     path = write_csv(tmp_path / "mine.csv", ["prompt", "split"], rows)
     params = settings("csv", prompts=path)
-    assert [row["prompt"] for row in tasks.load_csv(params, 0)["prompts_test"]] == ["c", "d"]
+    assert [row["prompt"] for row in brought.load(params, 0)["prompts_test"]] == ["c", "d"]
     for bad, message in (
         (["a", "test"], "row 6: this prompt is in train and in test"),
         (["e", ""], "row 6: no split"),
@@ -272,10 +274,10 @@ def test_csv_with_splits_of_its_own(tmp_path):
     ):
         write_csv(path, ["prompt", "split"], [*rows, bad])
         with pytest.raises(DataError, match=message):
-            tasks.load_csv(params, 0)
+            brought.load(params, 0)
     write_csv(path, ["prompt", "split"], rows[:2])
     with pytest.raises(DataError, match="no row with split test"):
-        tasks.load_csv(params, 0)
+        brought.load(params, 0)
 
 
 @pytest.mark.parametrize(
@@ -294,16 +296,16 @@ def test_csv_with_splits_of_its_own(tmp_path):
 def test_csv_errors_name_file_and_place(tmp_path, text, message):
     (tmp_path / "mine.csv").write_bytes(text.encode("latin-1"))
     with pytest.raises(DataError, match=message) as error:
-        tasks.load_csv(settings("csv", prompts="mine.csv", folder=tmp_path), 0)
+        brought.load(settings("csv", prompts="mine.csv", folder=tmp_path), 0)
     assert "mine.csv" in str(error.value)
 
 
 def test_csv_missing(tmp_path):
     write_csv(tmp_path / "prompts.csv", ["prompt"], [["a"]])
     with pytest.raises(DataError, match="no such file; did you mean 'prompts.csv'"):
-        tasks.load_csv(settings("csv", prompts="promts.csv", folder=tmp_path), 0)
+        brought.load(settings("csv", prompts="promts.csv", folder=tmp_path), 0)
     with pytest.raises(DataError, match="bring.prompts is empty"):
-        tasks.load_csv(settings("csv"), 0)
+        brought.load(settings("csv"), 0)
 
 
 # reading ---------------------------------------------------------------------------------------------------------
@@ -338,6 +340,8 @@ def test_prompts_are_left_padded_and_cut_on_the_left(folder, tokenizer):
     assert prompts.meta == [{"label": 1, "cut": 2}, {"label": 0, "cut": 0}, {"cut": 0}]
     assert data.load_prompts(folder, "prompts_test", tokenizer, 64).ids.shape == (3, 5)
     assert data.load_prompts(folder, "test", tokenizer, 64, n=1).example_ids == ["one"]
+    (folder / "prompts_train.jsonl").write_text('{"id": "four", "prompt": "a", "references": ["b", "c d"]}\n')
+    assert data.load_prompts(folder, "train", tokenizer, 3).references == [["b", "c d"]]
     with pytest.raises(DataError, match="max_prompt_tokens: expected >= 1"):
         data.load_prompts(folder, "test", tokenizer, 0)
 

@@ -164,6 +164,13 @@ def test_second_judge_and_training_score_are_columns():
     assert row["training_score"] == row["score"] and row["judge_2"] is None
 
 
+def test_a_tasks_own_metrics_are_columns():
+    row, responses, _ = row_of(
+        gpt2(), Decoding("plain", **COMMON), metrics=(lambda said, asked: {"both": len(said) + len(asked.texts)},)
+    )
+    assert row["both"] == len(responses) + 24 and "both" not in row_of(gpt2(), Decoding("plain", **COMMON))[0]
+
+
 def test_a_random_mask_can_be_deployed(policy):
     masked = Decoding("own", mask_top_p=0.5, mask_random=True, **COMMON)
     rollouts = generate(policy, prompts(24), masked, "s", 24, mask_model=policy)

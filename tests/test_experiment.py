@@ -269,7 +269,7 @@ def test_all_code_that_runs_is_in_the_fingerprint(world, condition):
     tuned = experiment.chosen(params)
     with recorded() as called:
         experiment.run_seed(params, 1, tuned)
-    used, known = definitions(called), reached(*experiment.code_of(params.run))
+    used, known = definitions(called), reached(*experiment.code_of(params.run, getattr(params.task, "name", "")))
     # what a run is given is hashed as values, and brought files by content: the class that holds them is not looked at
     given_as = tuple(f"workbook.runs.{module}:" for module in ("conditions", "settings", "brought"))
     used = {each for each in used if not each.startswith(given_as)}
@@ -653,7 +653,7 @@ def test_a_fingerprint_holds_what_a_run_depends_on_and_nothing_else(world, chang
 
 def test_the_code_of_worlds_counts_in_worlds_only():
     def names(**run) -> set[str]:
-        return reached(*experiment.code_of(Run(**run)))
+        return reached(*experiment.code_of(Run(**run), "" if run.get("world") else "generated_reviews"))
 
     inside, outside = names(algorithm="ppo", world="numbers"), names(algorithm="ppo")
     assert "workbook.runs.draw:load_world" in inside - outside and not outside - inside

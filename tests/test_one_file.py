@@ -30,12 +30,7 @@ def example(name: str) -> str:
 
 
 SAMPLER = example("my_sampler.py").replace("from rlnlp import samplers\n", "").replace("samplers.RULES", "RULES")
-TASK = (
-    example("my_task.py")
-    .replace("from workbook.texts import data, tasks\n", "")
-    .replace("def load(params, draw):\n", "def load_weather(params, draw):\n    from workbook.texts import data\n\n")
-    .replace('TASK = tasks.Task("weather", load,', 'TASKS["weather"] = Task("weather", load_weather,')
-)
+TASK = example("workbook/texts/tasks/weather.py")
 METRIC = """
 TABLE += (Measure("brevity", "1 / words", "1/words", "how short", better="more", compared=OWN_UNIT),)
 MEASURES["brevity"] = TABLE[-1]
@@ -69,7 +64,7 @@ ADDED = {  # what: its file, "+" where it is added to one that is there; beside 
     "sampler": ("+rlnlp/samplers.py", SAMPLER),
     "reward": ("my_reward.py", example("my_reward.py")),
     "metric": ("+workbook/results/measures.py", METRIC),
-    "task": ("+workbook/texts/tasks.py", TASK),
+    "task": ("workbook/texts/tasks/weather.py", TASK),
     "ablation": ("workbook/reports/brand_new.py", ABLATION),
 }
 PROBE = """

@@ -22,9 +22,8 @@ from workbook.stages import costs, outside, plan, plan_text, shapes
 from workbook.stages.costs import Cost
 from workbook.stages.shapes import Shape
 from workbook.store import files, tables
-from workbook.texts import data
+from workbook.texts import data, tasks
 from workbook.texts.hub import DataError
-from workbook.texts.tasks import TASKS
 
 ROOT = Path(__file__).resolve().parents[1]
 FIXTURE = ROOT / "tests" / "fixtures" / "params.yaml"
@@ -375,7 +374,7 @@ def test_claims_that_the_runs_cannot_decide(tmp_path, capsys):
     assert "P01" not in said
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", tasks.names())
 def test_the_data_set_that_a_task_is_said_to_read_is_the_one_that_it_asks_for(name, monkeypatch):
     asked = []
 
@@ -383,12 +382,14 @@ def test_the_data_set_that_a_task_is_said_to_read_is_the_one_that_it_asks_for(na
         asked.append((kind, hub_id))
         raise DataError("not here")
 
-    monkeypatch.setattr("workbook.texts.tasks.find", find)
+    monkeypatch.setattr("workbook.texts.tasks.imdb.find", find)
     p = checks.load(FIXTURE)
     with contextlib.suppress(DataError):
-        TASKS[name].load(p, 1)
+        tasks.task(name).load(p, 1)
     found = outside.named(p.model_copy(update={"task": p.task.model_copy(update={"name": name})}))
-    assert [(kind, hub_id) for kind, hub_id, _ in found] == asked == [("datasets", "imdb")] * (name == "imdb")
+    assert (
+        [(kind, hub_id) for kind, hub_id, _ in found] == asked == [("datasets", "imdb")] * (name in ("imdb", "reviews"))
+    )
 
 
 def test_a_broken_or_short_model_is_not_called_found(tmp_path, monkeypatch, capsys):

@@ -12,7 +12,7 @@ import torch
 
 from workbook.draws import base, maker, training
 from workbook.draws.classifier import accuracy, epoch_of, positive_probability, train_classifier
-from workbook.draws.judge import LinearJudge, judge_accuracy, load_judge, train_judge
+from workbook.draws.judge import judge_accuracy, load_judge
 from workbook.draws.language_model import (
     batch_of,
     bits_per_byte,
@@ -21,6 +21,8 @@ from workbook.draws.language_model import (
     train_language_model,
     windows_of,
 )
+from workbook.draws.linear import LinearJudge
+from workbook.draws.named import tfidf
 from workbook.draws.shapes import LanguageModel, RewardModel
 from workbook.draws.tokenizer import encode, train_tokenizer
 from workbook.runs.checks import load
@@ -303,7 +305,7 @@ def test_linear_judge_equals_scikit_learn_and_has_no_pickle(tmp_path):
     words = {0: ["dull", "bad", "not", "film", "I", "a"], 1: ["good", "fine", "film", "great", "I", "a"]}
     labels = [i % 2 for i in range(80)]
     texts = [" ".join(rng.choices(words[label], k=8)) for label in labels]
-    train_judge(texts, labels).save(tmp_path)
+    tfidf.train(texts, labels).save(tmp_path)
     judge = load_judge(tmp_path)
     vectorizer = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=r"(?u)\b\w+\b")
     fitted = LogisticRegression(C=10.0, max_iter=300).fit(vectorizer.fit_transform(texts), labels)
@@ -358,13 +360,13 @@ def trained(monkeypatch):
     """Names of the parts that are really trained from here on."""
     names, once = [], maker.once
 
-    def spy(parent, inputs, make):
+    def spy(parent, inputs, make, *more):
         def making(fresh, states):
             make(fresh, states)
             if not (fresh / "source.json").exists():  # a brought one is only noted
                 names.append(parent.name)
 
-        return once(parent, inputs, making)
+        return once(parent, inputs, making, *more)
 
     monkeypatch.setattr(maker, "once", spy)
     return names

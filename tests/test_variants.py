@@ -14,8 +14,9 @@ from rlnlp import rewards, scoring
 from rlnlp.types import stream
 from workbook.draws import base, fewer_labels, maker, standard, training, variants
 from workbook.draws.classifier import new_classifier, train_classifier
-from workbook.draws.judge import judge_accuracy, load_judge, train_judge
+from workbook.draws.judge import judge_accuracy, load_judge
 from workbook.draws.language_model import new_language_model
+from workbook.draws.named import characters, tfidf
 from workbook.draws.tokenizer import encode, train_tokenizer
 from workbook.runs.checks import load
 from workbook.texts import data
@@ -92,12 +93,12 @@ def made(monkeypatch):
     """Names of the parts that are really made from here on."""
     names, once = [], maker.once
 
-    def spy(parent, inputs, make):
+    def spy(parent, inputs, make, *more):
         def making(fresh, states):
             names.append(parent.name)
             make(fresh, states)
 
-        return once(parent, inputs, making)
+        return once(parent, inputs, making, *more)
 
     monkeypatch.setattr(maker, "once", spy)
     return names
@@ -212,10 +213,10 @@ def test_the_second_judge_is_another_one_and_survives_a_save(draw, built):
     judge = load_judge(out / "judge_2")
     assert facts["judge_2"]["kind"] == "characters" and facts["judge_2"]["training_reviews"] == 300
     assert judge_accuracy(judge, texts, labels) == facts["judge_2"]["validation_accuracy"] > 0.6
-    fitted = train_judge(*data.load_labelled(draw[1], "judge"), kind="characters")
+    fitted = characters.train(*data.load_labelled(draw[1], "judge"))
     assert judge(texts).tolist() == fitted(texts, ["a prompt"] * len(texts)).tolist()
     assert judge(["delightfulness"]) != judge(["mattressness"]), "it reads parts of words that it has never seen"
-    words = train_judge(*data.load_labelled(draw[1], "judge"))
+    words = tfidf.train(*data.load_labelled(draw[1], "judge"))
     assert words(["delightfulness"]) == words(["mattressness"])
     assert b"pickle" not in b"".join(content(out / "judge_2").values())
 
@@ -224,7 +225,7 @@ def test_an_unknown_kind_of_judge_is_named(tmp_path, built):
     shutil.copytree(built[1] / "judge_2", tmp_path / "judge")
     record = json.loads((tmp_path / "judge" / "judge.json").read_text())
     (tmp_path / "judge" / "judge.json").write_text(json.dumps(record | {"kind": "oracle"}))
-    with pytest.raises(ValueError, match="no judge here .*'oracle', expected grammar or one of"):
+    with pytest.raises(ValueError, match="no judge here .*'oracle', expected one of characters, grammar"):
         load_judge(tmp_path / "judge")
 
 

@@ -320,12 +320,12 @@ def test_facts_say_what_there_is(built):
 def test_a_change_makes_again_only_what_depends_on_it(built, tmp_path, monkeypatch):
     made, once = [], maker.once
 
-    def spy(parent, inputs, make):
+    def spy(parent, inputs, make, *more):
         def making(*folders):
             made.append((int(parent.parent.name.removeprefix("worlds_draw")), parent.name))
             make(*folders)
 
-        return once(parent, inputs, making)
+        return once(parent, inputs, making, *more)
 
     monkeypatch.setattr(maker, "once", spy)
 

@@ -74,7 +74,7 @@ def test_your_own_learner(kind, monkeypatch):
 
 
 def test_your_own_task(tmp_path, monkeypatch):
-    task = example("my_task.py")["TASK"]
+    task = example("workbook/texts/tasks/weather.py")["TASK"]
     rows = task.load(types.SimpleNamespace(task=types.SimpleNamespace(prompt_tokens=3)), 1)
     assert rows == task.load(types.SimpleNamespace(task=types.SimpleNamespace(prompt_tokens=3)), 1)
     assert rows != task.load(types.SimpleNamespace(task=types.SimpleNamespace(prompt_tokens=3)), 2)

@@ -13,19 +13,19 @@ from pathlib import Path
 import torch
 
 from rlnlp.types import stream
+from workbook.draws import named
 from workbook.draws.classifier import accuracy, train_classifier
-from workbook.draws.judge import judge_accuracy, load_judge, save_grammar_judge, train_judge
-from workbook.draws.language_model import bits_per_byte, train_language_model
 from workbook.draws.maker import Maker
-from workbook.draws.tokenizer import encode, train_tokenizer
+from workbook.draws.models import card, trained
+from workbook.draws.tokenizer import train_tokenizer
 from workbook.draws.training import TrainingError, save
-from workbook.store.files import atomic_json, whole
+from workbook.store.files import atomic_json, folder_hash, whole
+from workbook.texts import tasks
 from workbook.texts.data import load_labelled, load_texts
 from workbook.texts.hub import find
-from workbook.texts.ngram import KneserNey
-from workbook.texts.tasks import TASKS
 
 PARTS = ("policy", "evaluator", "reward", "judge")
+LONGEST_S = 86400.0  # that a part of several draws may take
 
 
 def build(params, draw: int, data_folder: str | Path, out: str | Path, scratch: str | Path) -> dict:
@@ -33,22 +33,32 @@ def build(params, draw: int, data_folder: str | Path, out: str | Path, scratch: 
 
     out/policy and out/evaluator: language models on disjoint reviews, one tokenizer; out/reward: a sentiment
     classifier; out/judge: see ``judge.load_judge``. What ``bring.model`` and ``bring.reward`` name is recorded, not
-    copied or trained (``locate`` finds it); a brought model is also the evaluator, because a score per token needs one
-    tokenizer.
+    copied or trained (``locate`` finds it). A brought model is also the evaluator, because a score per token needs one
+    tokenizer, unless the task names how another one is made.
     params: workbook.runs.params.Params; data_folder: as ``data.build`` leaves it; scratch: see ``Maker``.
     Raises TrainingError, at once where the data folder lacks the texts that a model would be trained on.
     """
     torch.set_num_threads(params.threads)
-    make = Maker(params, draw, Path(data_folder), Path(scratch) / f"models_draw{draw}")
+    make = maker(params, draw, data_folder, scratch, "models")
     check(make)
     done = {"policy": language_model(make, "policy"), "reward": reward(make), "judge": judge(make)}
-    done["evaluator"] = language_model(make, "evaluator")
+    done["evaluator"] = evaluator(make)
     facts = {"draw": draw, **{name: json.loads((done[name] / "facts.json").read_text()) for name in PARTS}}
     with whole(out) as fresh:
         for name in PARTS:
             shutil.copytree(done[name], fresh / name)
         atomic_json(fresh / "models.json", facts)
     return facts
+
+
+def maker(params, draw: int, data_folder: str | Path, scratch: str | Path, kind: str, models: str | Path = "") -> Maker:
+    """What the parts of a draw are made from. Draws that a task says are one share their parts: who comes second waits.
+
+    kind: "models" or "variants".
+    """
+    own = tasks.task(params.task.name).draw(draw)
+    wait_s = LONGEST_S if own != draw else 60
+    return Maker(params, own, Path(data_folder), Path(scratch) / f"{kind}_draw{own}", Path(models), wait_s)
 
 
 def locate(models_folder: str | Path, part: str, mirror: str = "") -> str:
@@ -78,6 +88,8 @@ def check(make: Maker) -> None:
     """Raises TrainingError if something that is to be trained here has no texts."""
     needed = {"model": ("language_model", "evaluator", "language_model_validation")}
     needed["reward"] = ("reward", "reward_validation")
+    if (kind := own_evaluator(make)) and (missing := make.lacks(*named.module(kind).READS)):
+        raise TrainingError(f"{make.data}: no {', '.join(missing)} to train the evaluator on")
     for setting, files in needed.items():
         missing = make.lacks(*files)
         if missing and not getattr(make.params.bring, setting):
@@ -102,6 +114,22 @@ def language_model(make: Maker, name: str) -> Path:
     return make.part(name, params.pick("language_model"), files, train_base_model, name, texts)
 
 
+def own_evaluator(make: Maker) -> str:
+    """Which part of ``named`` makes the evaluator beside a brought model; "" where the task names none."""
+    return tasks.task(make.params.task.name).evaluator if make.params.bring.model else ""
+
+
+def evaluator(make: Maker) -> Path:
+    """The finished folder of the evaluator."""
+    if not (name := own_evaluator(make)):
+        return language_model(make, "evaluator")
+    kind, params = named.module(name), make.params
+    brought = find("models", params.bring.model, params.mirror)
+    values = params.pick("bring.model", *kind.SETTINGS)
+    values |= {"brought": folder_hash(brought)} if isinstance(brought, Path) else {}
+    return make.part("evaluator", values, make.files(*kind.READS), kind.fit, brought)
+
+
 def _tokenizer_texts(make: Maker) -> list[str]:
     return [] if make.params.language_model.tokenizer == "word" else ["language_model"]
 
@@ -114,31 +142,7 @@ def tokenizer_of(make: Maker):
 
 
 def train_base_model(make: Maker, fresh: Path, states: Path, name: str, part: str) -> tuple[dict, list]:
-    settings, tokenizer, draw = make.params.language_model, tokenizer_of(make), make.draw
-    texts, validation = load_texts(make.data, part), load_texts(make.data, "language_model_validation")
-    model, curve = train_language_model(
-        texts, tokenizer, settings, stream(draw, name), states, f"draw {draw} {name}", make.params.device
-    )
-    ids, validation_ids = encode(tokenizer, texts), encode(tokenizer, validation)
-    counts = KneserNey(ids, len(tokenizer), tokenizer.eos_token_id, order=5)
-    bits, predicted = bits_per_byte(model, tokenizer, validation), sum(len(x) + 1 for x in validation_ids)
-    five_gram = counts.bits_per_byte(validation_ids, validation)
-    size = sum(len(text.encode()) for text in validation)
-    facts = {
-        "parameters": sum(w.numel() for w in model.parameters()),
-        "vocabulary": len(tokenizer),
-        "training_reviews": len(texts),
-        "training_tokens": sum(map(len, ids)),
-        "tokens_seen": settings.steps * settings.batch_size * settings.context,
-        "validation_reviews": len(validation),
-        "validation_bits_per_byte": bits,
-        "five_gram_bits_per_byte": five_gram,
-        "beats_five_gram": bits < five_gram,
-        "validation_perplexity_per_token": 2 ** (bits * size / predicted),
-        "bytes_per_token": size / (predicted - len(validation)),
-    }
-    save(fresh, model.cpu(), tokenizer, _card(make.params, draw, name, facts))
-    return facts, curve
+    return trained(make, fresh, states, name, part, tokenizer_of(make))
 
 
 def reward(make: Maker) -> Path:
@@ -167,36 +171,17 @@ def train_reward(make: Maker, fresh: Path, states: Path) -> tuple[dict, list]:
         "validation_reviews": len(validation),
         "validation_accuracy": accuracy(model, tokenizer, validation, truth, settings.max_tokens),
     }
-    save(fresh, model.cpu(), tokenizer, _card(params, draw, "reward", facts))
+    save(fresh, model.cpu(), tokenizer, card(params, draw, "reward", facts))
     return facts, curve
 
 
-def judge(make: Maker) -> Path:
-    """The finished folder of a scorer that no policy is trained on; facts.json alone where the task has no labels."""
-    lacking = make.lacks("judge", "reward_validation")
-    files = [path for path in make.files("judge", "reward_validation") if path.name not in lacking]
-    return make.part("judge", {}, files, fit_judge)
+def judge(make: Maker, name: str = "judge") -> Path:
+    """The finished folder of "judge" or "judge_2", as the task names them; facts.json alone where it has no labels."""
+    kind = named.module(getattr(tasks.task(make.params.task.name), name))
+    if make.lacks(*kind.READS):
+        return make.part(name, {}, [], no_judge)
+    return make.part(name, make.params.pick(*kind.SETTINGS), make.files(*kind.READS), kind.fit)
 
 
-def fit_judge(make: Maker, fresh: Path, states: Path) -> tuple[dict, None]:
-    known = TASKS[make.params.task.name].judge is not None
-    if known:
-        save_grammar_judge(fresh)
-    elif make.lacks("judge"):
-        return {"kind": "none"}, None
-    else:
-        train_judge(*load_labelled(make.data, "judge")).save(fresh)
-    validation, truth = load_labelled(make.data, "reward_validation")
-    facts = {"kind": "grammar" if known else "tfidf", "validation_reviews": len(validation)}
-    return {**facts, "validation_accuracy": judge_accuracy(load_judge(fresh), validation, truth)}, None
-
-
-def _card(params, draw: int, name: str, facts: dict) -> str:
-    what = {
-        "policy": "Language model that the policies start from.",
-        "evaluator": "Language model for perplexity of generations; trained on reviews that the policy's has not seen.",
-        "reward": "Sentiment classifier; its probability of 'positive' is the reward. Easy to fool, on purpose.",
-    }[name]
-    lines = "\n".join(f"- {k}: {round(v, 4) if isinstance(v, float) else v}" for k, v in facts.items())
-    title = f"# rlnlp {name}, task {params.task.name}, draw {draw}"
-    return f"{title}\n\n{what}\nTrained from scratch by rlnlp.\n\n{lines}\n"
+def no_judge(make: Maker, fresh: Path, states: Path) -> tuple[dict, None]:
+    return {"kind": "none"}, None

@@ -11,9 +11,8 @@ from rlnlp.types import Prompts, stream
 from workbook.draws.classifier import accuracy, new_classifier, train_classifier
 from workbook.draws.maker import Maker
 from workbook.draws.training import save
-from workbook.texts import data
+from workbook.texts import data, tasks
 from workbook.texts.hub import DataError
-from workbook.texts.tasks import TASKS
 
 
 def labelled_subset(n: int, fraction: float, draw: int) -> list[int]:
@@ -44,10 +43,10 @@ def positive_prompts(params, draw_folder: str | Path, draw: int, fraction: float
     rows = data.load_rows(draw_folder, "reward")
     splits = [data.load_rows(draw_folder, f"prompts_{split}") for split in ("validation", "test")]
     held_out = {row["prompt"] for split in splits for row in split}
-    found = []
-    for number in labelled_subset(len(rows), fraction, draw):
+    task, found = tasks.task(params.task.name), []
+    for number in labelled_subset(len(rows), fraction, task.draw(draw)):
         row = rows[number]
-        cut = TASKS[params.task.name].cut(params, row["text"])
+        cut = task.cut(params, row["text"])
         if row["label"] == 1 and cut["reference"] and cut["prompt"] not in held_out:
             found.append((row["id"], cut["prompt"], " " + cut["reference"]))
     if not found:

@@ -30,6 +30,7 @@ class Maker:
     data: Path
     work: Path
     models: Path = Path()
+    wait_s: float = 60  # for another process that is making the same part
 
     def part(self, name: str, values: Mapping[str, Any], files: Sequence[Path], train: Callable, *more) -> Path:
         """The finished folder of a part: what ``train(maker, fresh folder, folder for states, *more)`` wrote there.
@@ -46,7 +47,7 @@ class Maker:
             if curve:
                 atomic_json(fresh / "loss.json", curve)
 
-        return once(self.work / name, inputs, make)
+        return once(self.work / name, inputs, make, self.wait_s)
 
     def files(self, *names: str) -> list[Path]:
         """Files of the draw's texts, by name."""

@@ -5,7 +5,7 @@
     reward_<percent>/   the reward classifier trained on that share of its labels (0: untrained)
     standard.jsonl      zero-shot responses, with the score that each reward model gives to each
     standard.json       {reward model: {mean, sd}} of those scores, what ``standardised`` reads
-    judge_2/            a second judge, on parts of words (``judge.load_judge`` reads it)
+    judge_2/            a second judge, as the task names it (``judge.load_judge`` reads it)
     policy_dropout/     the base language model pretrained with dropout
     variants.json       facts: sizes, accuracies, bits per byte, and why a part is not there
 """
@@ -21,12 +21,10 @@ from typing import Any
 import torch
 
 from workbook.draws import fewer_labels
-from workbook.draws.base import language_model
-from workbook.draws.judge import judge_accuracy, load_judge, train_judge
+from workbook.draws.base import judge, language_model, maker
 from workbook.draws.maker import Maker, reward_name
 from workbook.draws.standard import standard
 from workbook.store.files import atomic_json, whole
-from workbook.texts.data import load_labelled
 
 
 def build(
@@ -46,8 +44,7 @@ def build(
             stage = f"{folder.parent.name}@{draw}"
             raise FileNotFoundError(f"{folder}: no such folder; run the stage {stage} first (make reproduce)")
     torch.set_num_threads(params.threads)
-    work = Path(scratch) / f"variants_draw{draw}"
-    make = Maker(params, draw, Path(data_folder), work, Path(models_folder))
+    make = maker(params, draw, data_folder, scratch, "variants", models_folder)
     done, facts = parts(make)
     with whole(out) as fresh:
         for name, folder in done.items():
@@ -82,7 +79,7 @@ def parts(make: Maker) -> tuple[dict[str, Path], dict[str, Any]]:
     if missing := _missing(make, "", "judge", "reward_validation"):
         facts["judge_2"] = missing
     else:
-        done["judge_2"] = second_judge(make)
+        done["judge_2"] = judge(make, "judge_2")
     missing = _missing(make, "bring.model", "language_model", "language_model_validation")
     if missing or not settings.dropout:
         facts["policy_dropout"] = missing or _none("variants.dropout is 0")
@@ -102,29 +99,6 @@ def _missing(make: Maker, brought: str, *files: str) -> dict[str, str]:
 
 def _none(why: str) -> dict[str, str]:
     return {"kind": "none", "why": why}
-
-
-def second_judge(make: Maker) -> Path:
-    """Which parts of words (3 to 5 characters) are in a text, weighted by a logistic regression; its finished folder.
-
-    It is trained on judge.jsonl, which no reward model has seen. For generated reviews the first judge is the
-    grammar itself, so that the two share nothing; for real ones the first is linear too, on words and pairs of
-    them, and trained on the same reviews: another view of the same labels.
-    """
-    return make.part("judge_2", {}, make.files("judge", "reward_validation"), fit_second_judge)
-
-
-def fit_second_judge(make: Maker, fresh: Path, states: Path) -> tuple[dict, None]:
-    texts, labels = load_labelled(make.data, "judge")
-    train_judge(texts, labels, kind="characters").save(fresh)
-    validation, truth = load_labelled(make.data, "reward_validation")
-    facts = {
-        "kind": "characters",
-        "training_reviews": len(texts),
-        "validation_reviews": len(validation),
-        "validation_accuracy": judge_accuracy(load_judge(fresh), validation, truth),
-    }
-    return facts, None
 
 
 def policy_with_dropout(make: Maker) -> Path:

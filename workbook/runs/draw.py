@@ -18,12 +18,12 @@ from rlnlp.brought import check_function, load_function
 from rlnlp.rewards import classifier_reward
 from rlnlp.scoring import scorer
 from rlnlp.types import Prompts, Rollout, to
-from workbook.draws import base, standard, worlds
+from workbook.draws import base, named, standard, worlds
 from workbook.draws.judge import load_judge
 from workbook.draws.tokenizer import encode
 from workbook.runs.conditions import Trained
 from workbook.runs.settings import REVERSED, Run
-from workbook.texts import data
+from workbook.texts import data, tasks
 
 
 @dataclass
@@ -42,6 +42,7 @@ class Draw:
     judge_2: Callable | None
     data: Path | None
     load: Callable[[str], Prompts]
+    metrics: tuple[Callable, ...] = ()  # the task's own: (responses, prompts) -> {name: number}
     read: dict[str, Prompts] = field(default_factory=dict)  # split -> its prompts
 
     def prompts(self, split: str) -> Prompts:
@@ -82,6 +83,7 @@ def load_draw(params: Trained, draw: int, run: Run) -> Draw:
         *judges,
         texts,
         lambda split: data.load_prompts(texts, split, tokenizer, params.task.prompt_tokens, first(params, split)),
+        tuple(named.module(name).measure for name in tasks.task(params.task.name).metrics),
     )
     if context := getattr(policy.config, "n_positions", None) or getattr(
         policy.config, "max_position_embeddings", None

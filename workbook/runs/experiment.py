@@ -18,7 +18,7 @@ from rlnlp.learners.common import TrainingError
 from rlnlp.settings import Settings
 from rlnlp.types import stream, to
 from workbook.draws import base, fewer_labels, training
-from workbook.runs import algorithms
+from workbook.runs import algorithms, roots
 from workbook.runs.conditions import Condition, Trained
 from workbook.runs.draw import base_folder, folders_of, load_draw, load_world, world_folder
 from workbook.runs.facts import training_facts
@@ -143,7 +143,8 @@ def chosen(params: Condition) -> dict:
 def fingerprint(params: Trained, draw: int, run: Run, settings: dict) -> str:
     """Hash of all that decides a run's numbers: settings read, code that runs, models and texts it starts from."""
     start = [Path(base_folder(params, draw, run))] if run.start else []
-    files, scales, (code, without) = params.reward_files, {}, code_of(run)
+    files, scales = params.reward_files, {}
+    code, without = code_of(run, getattr(params.task, "name", ""))
     if run.world:
         files, folders = [], [world_folder(params, draw, run.world), *start]
     else:
@@ -165,9 +166,10 @@ def fingerprint(params: Trained, draw: int, run: Run, settings: dict) -> str:
     return digest(fingerprint_inputs(values, files=files, folders=folders, code=code, without=without))
 
 
-def code_of(run: Run) -> tuple[list[str], list[str]]:
-    """Roots of the code that decides a seed's numbers, and what a run of this kind never calls."""
-    return [root_of(run_seed), *algorithms.roots(run.algorithm, here())], [] if run.world else [root_of(load_world)]
+def code_of(run: Run, task: str) -> tuple[list[str], list[str]]:
+    """Roots of the code that decides a seed's numbers, and what a run of this kind never calls. task: "" in a world."""
+    found = [root_of(run_seed), *roots.of_run(run.algorithm, task, here())]
+    return found, [] if run.world else [root_of(load_world)]
 
 
 def card(params: Trained, condition: str, seed: int, config: Settings) -> str:

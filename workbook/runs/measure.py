@@ -34,7 +34,7 @@ class Judges:
 
     evaluator: a language model that took no part; reward: what every policy is measured by; training_reward: what this
     one was trained on, None = the same; alone: the reward of a response without its prompt; judge, judge_2: scorers
-    nobody trained on, (responses, prompt texts) -> numbers. None where there is none.
+    nobody trained on, (responses, prompt texts) -> numbers. None where there is none. metrics: of the task.
     """
 
     evaluator: PreTrainedModel
@@ -44,6 +44,7 @@ class Judges:
     alone: Callable | None = None
     judge: Callable | None = None
     judge_2: Callable | None = None
+    metrics: tuple[Callable, ...] = ()
 
 
 def evaluate(
@@ -91,6 +92,7 @@ def evaluate(
         "judge_2": None if by.judge_2 is None else float(np.mean(by.judge_2(responses, prompts.texts))),
         **distances(policy, reference, by.evaluator, decoding, rollouts),
         **metrics.diversity(responses, diversity_words),
+        **{name: value for measure in by.metrics for name, value in measure(responses, prompts).items()},
     }
     return row, responses, scores
 
@@ -153,13 +155,11 @@ def decodings(algorithm: str, config: Settings, settings: Measuring, extra: tupl
 def evaluate_decoding(params: Trained, draw: Draw, state, seed: int, split: str, decoding: Decoding):
     """``evaluate`` of a learner's policy on a split: (row, responses, scores)."""
     training = None if draw.training_reward is draw.reward else draw.training_reward
-    by = Judges(draw.evaluator, draw.tokenizer, draw.reward, training, draw.alone, draw.judge, draw.judge_2)
-    size, words, mask = (
-        params.evaluation.batch_size,
-        params.evaluation.diversity_words,
-        getattr(state, "mask_model", None),
+    by = Judges(
+        draw.evaluator, draw.tokenizer, draw.reward, training, draw.alone, draw.judge, draw.judge_2, draw.metrics
     )
-    stream, prompts = f"{seed}/{split}", draw.prompts(split)
+    size, words = params.evaluation.batch_size, params.evaluation.diversity_words
+    stream, prompts, mask = f"{seed}/{split}", draw.prompts(split), getattr(state, "mask_model", None)
     return evaluate(state.policy, state.reference, by, prompts, decoding, stream, size, mask, words)
 
 

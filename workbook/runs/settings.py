@@ -13,7 +13,7 @@ from rlnlp.settings import Settings, nearest
 from workbook.draws.maker import reward_name
 from workbook.draws.shapes import MANY, STEPS, TOKENS, Misfit
 from workbook.runs import algorithms
-from workbook.texts.tasks import TASKS
+from workbook.texts import tasks
 
 DECODINGS = ("top_p", "greedy", "beam", "top_k", "temperature")  # beside plain and own, which every run has
 REVERSED = "reversed"  # reward of a planted control: 1 minus the score
@@ -67,7 +67,7 @@ class Bring(Settings):
 class Task(Settings):
     """What is generated from, and how many examples of each kind a draw holds."""
 
-    name: str = Field(description="a key of workbook.texts.tasks.TASKS")
+    name: str = Field(description="a file of workbook/texts/tasks")
     language_model_reviews: int = Field(ge=1, le=MANY, description="reviews the base model is trained on")
     language_model_validation_reviews: int = Field(ge=1, le=MANY, description="reviews for validation bits per byte")
     evaluator_reviews: int = Field(
@@ -93,8 +93,8 @@ class Task(Settings):
 
     @model_validator(mode="after")
     def _a_task_there_is(self):
-        if self.name not in TASKS:
-            raise Misfit((("name",), f"expected one of {', '.join(TASKS)}{nearest(self.name, TASKS)}"))
+        if self.name not in (known := tasks.names()):
+            raise Misfit((("name",), f"expected one of {', '.join(known)}{nearest(self.name, known)}"))
         return self
 
 

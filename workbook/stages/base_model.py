@@ -31,7 +31,7 @@ from workbook.stages.command import status
 from workbook.store.tables import write_table
 from workbook.texts.hub import DataError
 from workbook.texts.reviews import SIZES, by_role
-from workbook.texts.tasks import imdb_splits
+from workbook.texts.tasks.imdb import splits_of
 
 DEFAULT = Path("profiles/reviews/base_model.yaml")
 
@@ -163,7 +163,7 @@ def prepared(plan: Plan, folder: Path) -> tuple[Shop, dict[str, list[str]]]:
     torch.set_num_threads(plan.threads)
     source = plan.model_copy(update={"mirror": str(folder / plan.mirror) if plan.mirror else ""})
     with tqdm(total=1, desc="reading the reviews", file=sys.stderr, bar_format="{desc} ({elapsed})") as bar:
-        roles = by_role(imdb_splits(source), plan.sizes)
+        roles = by_role(splits_of(source), plan.sizes)
         bar.update()
     texts = {name: [row["text"] for row in rows] for name, rows in roles.items() if not name.startswith("prompts")}
     return Shop(texts["language_model"], folder / plan.work, plan.seed, plan.threads, plan.device), texts

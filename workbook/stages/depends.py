@@ -21,7 +21,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from workbook.runs import algorithms, checks, conditions
+from workbook.runs import checks, conditions, roots
 from workbook.store.files import atomic_json, read_json
 from workbook.store.fingerprint import libraries
 from workbook.store.identity import Code, differences
@@ -38,11 +38,17 @@ def stages(values: Mapping[str, Any], code: Code) -> dict[str, Roots]:
     def notebook(name: str, *further: str, page: bool = False, without: Iterable[str] = ()) -> Roots:
         return [f"notebooks/{name}.ipynb", RUNNER, *further], [*without, *([] if page else [PAGE])]
 
-    found = {name: notebook(name) for name in ("data", "models", "variants", "worlds")}
+    task, bring = values["task"]["name"], values.get("bring") or {}
+    found = {
+        "data": notebook("data", *roots.of_data(task, bool(bring.get("prompts")))),
+        "models": notebook("models", *roots.of_models(task, bool(bring.get("model")))),
+        "variants": notebook("variants", *roots.of_variants(task)),
+        "worlds": notebook("worlds"),
+    }
     for algorithm in values["tune"].get("own") or ():
-        found[f"tune/{algorithm}"] = notebook("tune", *algorithms.roots(algorithm, code), without=[WORLD])
+        found[f"tune/{algorithm}"] = notebook("tune", *roots.of_run(algorithm, task, code), without=[WORLD])
     for condition, run in {**values["runs"], **(values.get("continued") or {})}.items():
-        own = algorithms.roots(run["algorithm"], code)
+        own = roots.of_run(run["algorithm"], "" if run.get("world") else task, code)
         found[f"runs/{condition}"] = notebook("run", *own, without=[] if run.get("world") else [WORLD])
     for name in values["reports"]:
         found[f"report/{name}"] = notebook("ablation", f"workbook.reports.{name}", page=True)
@@ -59,14 +65,14 @@ def write(values: Mapping[str, Any], out: Path, record: Path, root: Path = ROOT)
     """
     code, known, versions = Code(root), {}, libraries()
     wanted = stages(values, code)
-    for name, (roots, without) in wanted.items():
-        key = json.dumps([roots, without])
+    for name, (start, without) in wanted.items():
+        key = json.dumps([start, without])
         if key not in known:
-            known[key] = code.identity(roots, without)
+            known[key] = code.identity(start, without)
         atomic_json(out / f"{name}.json", {"code": known[key], **versions})
         place = record / f"{content_hash(out / f'{name}.json')}.json"
         if not place.is_file():
-            atomic_json(place, code.reach(roots, without))
+            atomic_json(place, code.reach(start, without))
     for path in out.rglob("*.json"):
         if path.relative_to(out).with_suffix("").as_posix() not in wanted:
             path.unlink()

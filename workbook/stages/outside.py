@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbook.runs.params import Params
-from workbook.texts import hub
-from workbook.texts.tasks import TASKS, hub_id
+from workbook.texts import hub, tasks
 
 
 @dataclass(frozen=True)
@@ -25,10 +24,12 @@ class Found:
 def named(params: Params) -> list[tuple[str, str, str]]:
     """(kind, hub id or folder, what for) of what a profile takes from outside. Files of the user's were checked as
     settings."""
-    reviews = hub_id(TASKS[params.task.name])
-    wanted = [("datasets", reviews, "reviews, prompts")] if reviews else []
+    task = tasks.task(params.task.name)
+    wanted = [("datasets", task.hub, "reviews, prompts")] if task.hub else []
     if params.bring.model:
-        wanted.append(("models", params.bring.model, "policy, reference, value, evaluator"))
+        wanted.append(
+            ("models", params.bring.model, "policy, reference, value" + ("" if task.evaluator else ", evaluator"))
+        )
     if params.bring.reward and not params.reward_files:
         wanted.append(("models", params.bring.reward, "reward"))
     return wanted

@@ -21,8 +21,7 @@ from workbook.results.tables import number, signed
 from workbook.study import agreement, preference_model
 from workbook.study.ratings import Preference
 from workbook.study.results import mean_said
-from workbook.texts.hub import DataError, find
-from workbook.texts.tasks import load_dataset
+from workbook.texts.hub import DataError, find, load_dataset
 
 SHAPE = {"layers": 1, "width": 64, "heads": 2, "batch_size": 16, "learning_rate": 1e-3, "max_tokens": 256}
 

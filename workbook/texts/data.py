@@ -4,6 +4,7 @@ A data folder (``data/draw<k>``) holds one JSON object a line, UTF-8, in
     language_model.jsonl, language_model_validation.jsonl, evaluator.jsonl, human_reviews.jsonl    {id, text[, label]}
     reward.jsonl, reward_validation.jsonl, judge.jsonl                                             {id, text, label}
     prompts_train.jsonl, prompts_validation.jsonl, prompts_test.jsonl          {id, prompt[, reference][, label]}
+(``references``, a list, instead of ``reference`` where a prompt has several)
 and ``facts.json``: where it came from and how much there is. label: 1 positive, 0 negative. The same parameters and
 draw give the same bytes.
 """
@@ -16,9 +17,10 @@ import shutil
 from pathlib import Path
 
 from rlnlp.settings import nearest
+from workbook.texts import tasks
 from workbook.texts.hub import DataError
-from workbook.texts.tasks import TASKS, load_csv
 
+BROUGHT = "csv"  # the task whose prompts `bring.prompts` names
 PARTS = (  # no text is in two of them
     "language_model",
     "language_model_validation",
@@ -45,21 +47,19 @@ def build(params, draw: int, out: str | Path) -> dict:
 
     if draw < 0:
         raise DataError(f"draw: expected >= 0, got {draw}")
-    if params.task.name not in TASKS:
-        hint = nearest(params.task.name, TASKS)
-        raise DataError(f"task.name: expected one of {list(TASKS)}, got {params.task.name!r}{hint}")
-    task = TASKS[params.task.name]
-    parts = task.load(params, draw)
-    facts = {"task": task.name, "draw": draw, "source": task.source, "licence": task.licence}
-    if params.bring.prompts and task.name != "csv":
-        brought = load_csv(params, draw)
+    name = params.task.name
+    task = tasks.task(name)
+    parts = task.load(params, task.draw(draw))
+    facts = {"task": name, "draw": draw, "source": task.source, "licence": task.licence}
+    if params.bring.prompts and name != BROUGHT:
+        brought = tasks.task(BROUGHT).load(params, draw)
         brought.pop("human_reviews", None)
         parts.update(brought)
     if params.bring.prompts:
         facts["prompts"] = params.bring.prompts
     for name, rows in parts.items():
         if not rows:
-            raise DataError(f"task {task.name}, draw {draw}: no example for {name}.jsonl")
+            raise DataError(f"task {name}, draw {draw}: no example for {name}.jsonl")
     facts["parts"] = {name: _facts(parts[name]) for name in PARTS if name in parts}
     out = Path(out)
     building = out.with_name(f".{out.name}.building")
@@ -148,7 +148,8 @@ def load_prompts(folder: str | Path, split: str, tokenizer, max_prompt_tokens: i
     the last ones are kept (as in the original); n: the first n prompts (None: all).
 
     Returns: ids [B, P] int64, left padded, P the longest row kept; texts: the whole prompts, also what was cut off;
-    references: [[reference]] or [[]]; meta: {"label": 0 or 1, where known; "cut": tokens cut off}.
+    references: of each row its ``references``, [reference] or []; meta: {"label": 0 or 1, where known; "cut": tokens
+    cut off}.
 
     Raises: DataError as ``load_rows``, and for a prompt without any token, naming its id.
     """
@@ -164,7 +165,7 @@ def load_prompts(folder: str | Path, split: str, tokenizer, max_prompt_tokens: i
             tokenizer,
             max_prompt_tokens,
             example_ids=[str(i) for i in _field(rows, "id", folder, part)],
-            references=[[row["reference"]] if row.get("reference") else [] for row in rows],
+            references=[row.get("references") or ([row["reference"]] if row.get("reference") else []) for row in rows],
             meta=[{"label": row["label"]} if "label" in row else {} for row in rows],
         )
     except ValueError as error:

@@ -58,3 +58,28 @@ def _state(place: Path) -> str:
     if not place.parent.is_dir():
         return "no such folder"
     return "no such folder" + nearest(place.name, sorted(p.name for p in place.parent.iterdir()))
+
+
+def load_dataset(source: Path | str):
+    """A ``datasets.DatasetDict`` from a folder (``<split>.parquet``, or as on the hub) or from the hub.
+
+    Raises: DataError that says which and why.
+    """
+    import datasets
+
+    files = {path.stem: str(path) for path in sorted(source.glob("*.parquet"))} if isinstance(source, Path) else {}
+    datasets.disable_progress_bars()
+    try:
+        return datasets.load_dataset("parquet", data_files=files) if files else datasets.load_dataset(str(source))
+    except Exception as error:  # the hub, a cache and the file formats raise what they like
+        hint = "" if isinstance(source, Path) else "; set RLNLP_MIRROR to a folder that holds datasets/" + str(source)
+        place = f"folder {source}" if isinstance(source, Path) else f"hub id {source!r}"
+        first = str(error).strip().splitlines() or [""]
+        raise DataError(f"{place} could not be read as a data set: {type(error).__name__}: {first[0]}{hint}") from error
+    finally:
+        datasets.enable_progress_bars()
+
+
+def beside(params, path: str) -> Path | str:
+    """A path of the params file, relative to that file."""
+    return Path(getattr(params, "folder", ".")) / path if path else ""

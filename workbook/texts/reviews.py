@@ -42,7 +42,7 @@ SIZES = {
 def by_role(splits: Mapping[str, Sequence[dict]], sizes: Mapping[str, int] = SIZES) -> dict[str, list[dict]]:
     """Part -> its reviews {id, text[, label]}; of the parts of prompts {id, prompt, reference[, label]}.
 
-    splits: of the data set, without repeated texts, as ``tasks.imdb_splits`` returns them; sizes: part -> number of
+    splits: of the data set, without repeated texts, as ``tasks.imdb.splits_of`` returns them; sizes: part -> number of
     reviews; the last part of each row of ``ROLES`` takes what is left. The same reviews give the same parts. ``train``
     is halved label by label, so that both halves have the same share of positive reviews.
     Raises: DataError for an unknown part, for a size below 1, where nothing would be left, and for a text that is in
