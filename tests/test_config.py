@@ -10,6 +10,7 @@ from pydantic import Field
 from ruamel.yaml import YAML
 
 from rlnlp.settings import ConfigError, Settings
+from workbook.ledger.claim import repetitions
 from workbook.runs import algorithms, brought, checks, conditions, messages, settings
 from workbook.runs.params import Params
 
@@ -503,6 +504,22 @@ def test_a_continued_run_stays_in_its_world(extended):
         "continued.more.start (override): expected a run of the same world (none), found 'counted'"
     ]
     checks.load(extended(), **{"continued.more": {"algorithm": "ppo", "start": "counted", "world": "numbers"}})
+
+
+def test_a_repetition_says_what_it_repeats(edited):
+    """Else a claim that asks for repetitions would have none, and nobody would know."""
+    own = {"algorithm": "ppo", "gamma": 0.5, "kl_coef": 0.3}
+    runs = {"runs.halved": own, "runs.halved_2": {**own, "replicate": 1, "test_prompts": 4}}
+    params = checks.load(edited(), **runs)
+    assert repetitions(params.all_runs, "halved") == ["halved", "halved_2"]  # the ledger's word for it
+    place = "runs.halved_3.replicate (override): expected"
+    beside = "a run that says the same but for replicate, decodings, test_prompts, found none"
+    for slip, keys in (({"gamma": 0.05}, "gamma"), ({"gamma": 0.05, "epochs": 2}, "gamma, epochs")):
+        changes = {**runs, "runs.halved_3": {**own, **slip, "replicate": 2}}
+        assert problems(edited(), **changes) == [f"{place} {beside}; the nearest, 'halved', differs in {keys}"]
+    assert problems(edited(), **{**runs, "runs.halved_3": {**own, "replicate": 1}}) == [
+        f"{place} another number than that of 'halved_2', which repeats 'halved' too"
+    ]
 
 
 def test_a_brought_model_decides_the_length(edited, tmp_path):

@@ -10,10 +10,12 @@ from scipy.stats import false_discovery_control
 
 import workbook.runs.checks
 from tests.test_claims import claim, contrast
+from workbook.ledger import checks as ledger_checks
 from workbook.ledger import looks
 from workbook.ledger.claim import ClaimError, repetitions
 from workbook.ledger.looks import Design
 from workbook.ledger.ruling import rule_hash
+from workbook.runs import conditions, measure
 from workbook.statistics.rule import HOLDS, OPENS
 from workbook.statistics.sequential import levels, stage_wise
 
@@ -59,7 +61,7 @@ def table():
 
 def design(**more) -> Design:
     values = {"rule": rule_hash(CLAIMS), "claims": ["Z01", "Z02", "Z03"], "draws": list(DRAWS), "looks": [8, 16]}
-    return Design.model_validate({**values, **more})
+    return Design.model_validate({**values, "keys": dict.fromkeys(NEEDED, "k"), **more})
 
 
 def test_before_the_first_look_all_that_is_needed_runs(params, table):
@@ -136,7 +138,57 @@ def test_another_rule_or_test_is_refused():
         design(claims=["Z01", "Z09"]).check(CLAIMS)
 
 
-@pytest.mark.parametrize("wrong", [{"looks": [16, 8]}, {"looks": [8, 17]}, {"draws": [1, 1, 2]}, {"looks": [8, 8]}])
+def test_a_lost_draw_is_skipped_and_replacements_come_last(params, table):
+    """The look at 8 is one at the first 8 draws that are whole in the registered order; no look is made of fewer."""
+    three = design(draws=DRAWS[:8], replacements=DRAWS[8:11], looks=[8])
+    assert three.without([]).draws == DRAWS[:8]
+    assert three.without([DRAWS[2], DRAWS[8]]).draws == (*DRAWS[:2], *DRAWS[3:8], DRAWS[9])
+    lost = three.without([DRAWS[2]])
+    assert looks.look(lost, CLAIMS, table[table.seed <= DRAWS[7]], params) == []  # 7 of them
+    (one,) = looks.look(lost, CLAIMS, table[table.seed <= DRAWS[8]], params)
+    eight = design(draws=lost.draws, looks=[8])
+    (same,) = looks.look(eight, CLAIMS, table[table.seed != DRAWS[2]], params)
+    assert one.verdicts["Z01"].p == same.verdicts["Z01"].p
+    too_many = three.without(DRAWS[:4])
+    assert len(too_many.draws) == 7 and looks.look(too_many, CLAIMS, table, params) == []
+
+
+def test_a_draw_is_whole_with_every_decoding_that_a_test_reads(params, table):
+    greedy = {"Z01": claim(contrast(decoding="top_p"))}
+    cells = looks.cells(["Z01"], greedy, params)
+    compared = set(greedy["Z01"].tests[0].conditions)
+    assert cells == {(c, "plain") for c in looks.needed(["Z01"], greedy, params)} | {(c, "top_p") for c in compared}
+    assert not looks.whole(table, [DRAWS[0]], cells)
+    more = pd.concat([table, table[table.condition.isin(compared)].assign(decoding="top_p")])
+    assert looks.whole(more, [DRAWS[0]], cells)
+    gone = (more.decoding == "top_p") & (more.condition == min(compared)) & (more.split == "test")
+    assert looks.lacking(more[~gone], [DRAWS[0]], cells) == [(DRAWS[0], min(compared), "top_p")]
+    one = design(claims=["Z01"])
+    assert looks.look(one, greedy, table, params) == [] and len(looks.look(one, greedy, more, params)) == 1
+
+
+def test_the_profile_measures_all_that_its_tests_read():
+    """A row that no run makes would stop the design at its first draw."""
+    whole = workbook.runs.checks.load(ROOT / "profiles/settle/params.yaml")
+    for condition, decoding in looks.cells(whole.claims, ledger_checks.load(ROOT / "claims.yaml"), whole):
+        given = conditions.condition(whole, condition)
+        run, config = given.run, given.config()
+        made = measure.decodings(run.algorithm, config, given.evaluation, run.decodings)
+        assert decoding in [one.name for one in made], (condition, decoding)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"looks": [16, 8]},
+        {"looks": [8, 17]},
+        {"draws": [1, 1, 2]},
+        {"looks": [8, 8]},
+        {"replacements": [DRAWS[0]]},
+        {"replacements": [9, 9]},
+        {"keys": {}},
+    ],
+)
 def test_a_design_that_cannot_be_is_refused(wrong):
     with pytest.raises(ValidationError):
         design(**wrong)

@@ -10,7 +10,7 @@ look at which it left, with the level of that look; it is not judged again, and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,16 +31,18 @@ class Design(Settings):
 
     rule: str = Field(min_length=64, max_length=64, description="`ruling.rule_hash` of the tests that decide")
     claims: tuple[str, ...] = Field(min_length=1, description="ids of the claims that are put to the test")
+    keys: dict[str, str] = Field(min_length=1, description="condition: key of the settings, code and libraries")
     draws: tuple[int, ...] = Field(
         min_length=1, description="draws in the order in which they are run; none seen before"
     )
+    replacements: tuple[int, ...] = Field((), description="draws that come after them, one for each that is lost")
     looks: tuple[int, ...] = Field(min_length=1, description="numbers of draws after which the claims are judged")
     alpha: float = Field(0.05, gt=0, lt=1, description="over all looks together, for each claim and kind of error")
 
     @model_validator(mode="after")
     def _fits(self):
-        if len(set(self.draws)) < len(self.draws):
-            raise ValueError("draws: expected different ones")
+        if len({*self.draws, *self.replacements}) < len(self.draws) + len(self.replacements):
+            raise ValueError("draws, replacements: expected different ones")
         if list(self.looks) != sorted(set(self.looks)) or self.looks[-1] > len(self.draws):
             raise ValueError(f"looks: expected growing numbers up to {len(self.draws)}, the number of draws")
         return self
@@ -54,6 +56,11 @@ class Design(Settings):
                 f"the rule or a test is not the registered one: expected {self.rule[:12]}, found {now[:12]}; "
                 "a change takes a new registration, and draws that no one has seen"
             )
+
+    def without(self, lost: Collection[int]) -> Design:
+        """The design whose draws are those that are not lost, in order, with as many replacements at the end."""
+        whole = [draw for draw in (*self.draws, *self.replacements) if draw not in lost]
+        return self.model_copy(update={"draws": tuple(whole[: len(self.draws)]), "replacements": ()})
 
 
 @dataclass(frozen=True)
@@ -70,7 +77,7 @@ def look(design: Design, claims: Mapping[str, Claim], table: pd.DataFrame, param
     """The looks for which the table has whole draws, in order. table: as per_seed.csv, its seeds are draws."""
     found, going = [], list(design.claims)
     for n, level in zip(design.looks, levels(design.looks, design.alpha)):
-        if not going or not whole(table, design.draws[:n], needed(going, claims, params)):
+        if not going or len(design.draws) < n or not whole(table, design.draws[:n], cells(going, claims, params)):
             break
         results = results_of(table, design.draws[:n], params)
         verdicts = {name: judge(claims[name], results, alpha=level) for name in going}
@@ -102,13 +109,26 @@ def wanted(design: Design, claims: Mapping[str, Claim], params, looks: Sequence[
     return needed(open_claims(design, looks), claims, params)
 
 
-def whole(table: pd.DataFrame, draws: Sequence[int], conditions: Sequence[str]) -> bool:
-    """Whether every condition has its plain test row in every draw."""
-    if not len(table):
-        return False
-    rows = table[(table.split == "test") & (table.decoding == "plain")]
-    there = set(zip(rows.condition, rows.seed))
-    return all((condition, draw) in there for condition in conditions for draw in draws)
+def cells(names: Sequence[str], claims: Mapping[str, Claim], params) -> set[tuple[str, str]]:
+    """The rows that a draw has to have for these claims: (condition, decoding) of each condition in plain decoding, and
+    in every other in which a deciding test reads it; its repetitions in those in which they are measured."""
+    conditions, runs = needed(names, claims, params), params.all_runs
+    read = {cell for name in names for test in claims[name].deciding for cell in test.cells if cell[0] in conditions}
+    again = {(c, d) for condition, d in read for c in repetitions(runs, condition)}
+    measured = {(c, d) for c, d in again if d in ("top_p", "own", *runs[c].get("decodings", ()))}
+    return {(condition, "plain") for condition in conditions} | read | measured
+
+
+def lacking(table: pd.DataFrame, draws: Sequence[int], cells: Collection[tuple[str, str]]) -> list[tuple]:
+    """(draw, condition, decoding) of the test rows that are not there."""
+    rows = table[table.split == "test"] if len(table) else pd.DataFrame(columns=["seed", "condition", "decoding"])
+    there = set(zip(rows.seed, rows.condition, rows.decoding))
+    return sorted({(draw, *cell) for draw in draws for cell in cells} - there)
+
+
+def whole(table: pd.DataFrame, draws: Sequence[int], cells: Collection[tuple[str, str]]) -> bool:
+    """Whether every draw has its test row of every cell."""
+    return not lacking(table, draws, cells)
 
 
 def results_of(table: pd.DataFrame, draws: Sequence[int], params) -> Results:

@@ -173,6 +173,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     parts = [
         f"# Claims, profile {rows[0]['profile']}" if rows else "# Claims",
         counts(rows) + ".",
+        *(lost(row["lost_draws"]) for row in rows[:1] if "lost_draws" in row),
         tables.markdown(table(rows)),
     ]
     if tests:
@@ -204,6 +205,14 @@ def write(rows: Sequence[Mapping[str, Any]], folder: str | Path) -> None:
     titles = [{"name": "test", "word": "test_word"}.get(n, n) for n in names]
     write_csv(folder / "claims.csv", [*shared, *titles], lines)
     atomic_write(folder / "claims.md", markdown(rows))
+
+
+def lost(draws: int) -> str:
+    """How many draws of a registered design are not counted."""
+    return (
+        f"Draws lost so far, because one of their runs ended twice with an error: {draws}. A registered replacement "
+        "stands for each of them; none is lost for what its runs showed, and a run that diverged counts."
+    )
 
 
 def counts(rows: Sequence[Mapping[str, Any]]) -> str:

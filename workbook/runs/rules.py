@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
 from pathlib import Path
+from typing import Any
 
 from rlnlp.settings import nearest
 from workbook.runs import algorithms, resolve
 from workbook.runs.messages import show
 from workbook.runs.params import Params
 from workbook.runs.settings import Run
+
+BESIDE = ("replicate", "decodings", "test_prompts")  # what a repetition may say otherwise
 
 
 def runs(p: Params) -> Iterator[tuple[tuple, str]]:
@@ -48,6 +52,7 @@ def runs(p: Params) -> Iterator[tuple[tuple, str]]:
             if run.vocabulary and not about.explores:
                 text = f"expected 0 for {run.algorithm}: the texts it imitates use all tokens"
                 yield (*place, "vocabulary"), text
+    yield from _repetitions(p)
     if p.evaluation.test_prompts > p.task.test_prompts:
         text = f"expected at most task.test_prompts ({p.task.test_prompts}), found {p.evaluation.test_prompts}"
         yield ("evaluation", "test_prompts"), text
@@ -60,6 +65,29 @@ def runs(p: Params) -> Iterator[tuple[tuple, str]]:
         if getattr(p.bring, setting) and lost:
             text = f"these runs need a {own} that is made here; take them out of runs and reports: {', '.join(lost)}"
             yield ("bring", setting), text
+
+
+def _repetitions(p: Params) -> Iterator[tuple[tuple, str]]:
+    """A run with `replicate` says, word for word, what another says, and no two that do so have one number."""
+    first = {name: run for name, run in p.all_runs.items() if not run.get("replicate")}
+    taken: dict[tuple, str] = {}
+    for group, entries in (("runs", p.runs), ("continued", p.continued)):
+        for name, run in entries.items():
+            if not (number := run.get("replicate")):
+                continue
+            differ = {c: _differing(run, other) for c, other in first.items()}
+            near = min(differ, key=lambda c: (len(differ[c]), -SequenceMatcher(None, name, c).ratio()), default="")
+            if not near or differ[near]:
+                hint = f"; the nearest, {near!r}, differs in {', '.join(differ[near])}" if near else ""
+                text = f"expected a run that says the same but for {', '.join(BESIDE)}, found none{hint}"
+                yield (group, name, "replicate"), text
+            elif (other := taken.setdefault((near, number), name)) != name:
+                text = f"expected another number than that of {other!r}, which repeats {near!r} too"
+                yield (group, name, "replicate"), text
+
+
+def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
+    return [k for k in {**one, **other} if k not in BESIDE and (k in one, one.get(k)) != (k in other, other.get(k))]
 
 
 def _world_run(place: tuple, run: Run, about) -> Iterator[tuple[tuple, str]]:

@@ -1,0 +1,156 @@
+"""A registered design under way: the committed rows that count, what was set aside or lost, and what comes next.
+
+Beside draws.csv, with the rows that count, stand superseded.csv, with every row that once was in it and counts no more,
+and lost.csv, with the draws in which a run raised twice.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from workbook.ledger import looks, page
+from workbook.ledger.claim import Claim, ClaimError, repetitions
+from workbook.results.measures import yardstick_of
+from workbook.results.results import NEEDED
+from workbook.runs.params import Params
+from workbook.stages import registration
+from workbook.stages.one_draw import Failed
+from workbook.store.tables import read_table, write_table
+
+TABLE, SUPERSEDED, LOST = "draws.csv", "superseded.csv", "lost.csv"
+DIGITS = 7  # of what is committed
+Rows = Sequence[dict[str, Any]]
+
+
+class Settling:
+    """registered: as in the file; design: its draws without those that are lost, with their replacements; table: the
+    rows that count, those with the registered keys."""
+
+    def __init__(self, params: Params, claims: dict[str, Claim]):
+        self.params, self.claims, self.registered = params, claims, registration.load_design(params, claims)
+        self.path, self.superseded, self.lost = (params.reports_folder / name for name in (TABLE, SUPERSEDED, LOST))
+        self.read()
+
+    def read(self) -> None:
+        """Look at the files again."""
+        self.rows = _read(self.path)
+        self.gone = [row["draw"] for row in _read(self.lost)]
+        self.design = self.registered.without(self.gone)
+        self.table = pd.DataFrame([row for row in self.rows if self._counts(row)])
+
+    def _counts(self, row: dict[str, Any]) -> bool:
+        return row["key"] == self.registered.keys.get(row["condition"])
+
+    def changed(self) -> str:
+        return registration.changed(self.registered, self.claims, self.params)
+
+    def looked(self) -> list[looks.Look]:
+        return looks.look(self.design, self.claims, self.table, self.params)
+
+    def next(self) -> tuple[int, list[str]] | None:
+        """The next draw, and what it has to run; None at the end, also where too many draws were lost to reach it."""
+        cells, looked = self._cells(), self.looked()
+        for draw in self.design.draws[: self.design.looks[-1]] if cells else ():
+            if not looks.whole(self.table, [draw], cells):  # all of them: rows of one draw are of one machine
+                return draw, looks.wanted(self.design, self.claims, self.params, looked)
+        return None
+
+    def _cells(self) -> set[tuple[str, str]]:
+        """What a draw has to have for the claims that are open."""
+        return looks.cells(looks.open_claims(self.design, self.looked()), self.claims, self.params)
+
+    def add(self, draw: int, rows: Rows) -> None:
+        """Put of a draw's rows what the registered claims read into the table that is committed; what then counts no
+        more, of this draw or of other keys, goes into `superseded`.
+
+        Raises ClaimError, and keeps nothing, where a row is missing that a registered test reads.
+        """
+        tests = [test for name in self.design.claims for test in self.claims[name].tests]
+        read = {(c, d) for test in tests for c, d in test.cells} | {(row["condition"], "plain") for row in rows}
+        read |= {(again, d) for c, d in read for again in repetitions(self.params.all_runs, c)}
+        metrics = {yardstick_of(m) for t in tests for m in t.metrics} | {m for t in tests for m in t.metrics}
+        shown = [*NEEDED, *sorted((metrics | {t.along for t in tests if t.along} | {"diverged"}) - set(NEEDED))]
+        made = [
+            {
+                **{k: _short(row.get(k)) for k in shown},
+                "key": self.registered.keys[row["condition"]],
+                "machine": _machine(self.params),
+            }
+            for row in rows
+            if (row["condition"], row["decoding"]) in read
+        ]
+        if lacking := looks.lacking(pd.DataFrame(made), [draw], self._cells()):
+            cells = ", ".join(f"{condition} ({decoding})" for _, condition, decoding in lacking)
+            raise ClaimError(f"draw {draw}: its runs left no rows that a registered test reads: {cells}")
+        stays = [row for row in self.rows if self._counts(row) and row["seed"] != draw]
+        if aside := [row for row in self.rows if not self._counts(row) or row["seed"] == draw]:
+            once = {repr(row): row for row in [*_read(self.superseded), *aside]}  # a kill may have left some in both
+            _write(self.superseded, list(once.values()))
+        order = {name: i for i, name in enumerate(self.params.all_runs)}
+        _write(self.path, sorted([*stays, *made], key=lambda row: (row["seed"], order[row["condition"]])))
+        self.read()
+
+    def lose(self, draw: int, failed: Failed) -> None:
+        """Write down that a draw is lost."""
+        key = self.registered.keys.get(failed.condition)  # of the models there is none
+        said = {"draw": draw, "condition": failed.condition, "error": failed.error}
+        _write(self.lost, [*_read(self.lost), {**said, "machine": _machine(self.params), "key": key}])
+        self.read()
+
+    def write(self) -> None:
+        """The ledger of the looks made so far."""
+        if rows := looks.ledger(self.design, self.claims, self.table, self.params):
+            rows = [{**row, "lost_draws": len(self.gone)} for row in rows]
+            page.write(rows, self.params.reports_folder / "claims")
+
+    def said(self) -> str:
+        """What is settled and what is open, in a few lines."""
+        lines, looked = [], self.looked()
+        for one in looked:
+            words = [f"{name} ({one.verdicts[name].word})" for name in one.settled]
+            lines.append(f"look at {one.n} draws, level {one.level:.4f}: settled {', '.join(words) or 'none'}")
+        left, step = looks.open_claims(self.design, looked), self.next()
+        lines.append(f"open: {', '.join(left) or 'none'}")
+        if self.gone:
+            lines.append(f"lost to errors ({LOST}): draws {', '.join(map(str, self.gone))}")
+        if stale := sum(not self._counts(row) for row in self.rows):
+            lines.append(f"{stale} committed rows are of other code or settings and do not count")
+        if changed := self.changed():
+            lines.append(f"{changed}. What stands here is of the registered ones; no draw can be added")
+        elif step is None and left:
+            lines.append("no registered draw is left for the next look")
+        else:
+            end = "the design is at its end"
+            lines.append(end if step is None else f"next: draw {step[0]}, {len(step[1])} conditions")
+        return "\n".join(lines)
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    return read_table(path) if path.is_file() else []
+
+
+def _write(path: Path, rows: Rows) -> None:
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    write_table(path, [{name: row.get(name) for name in columns} for row in rows], columns)
+
+
+def _short(value: Any) -> Any:
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
+def _machine(params: Params) -> str:
+    return f"{platform.machine()} {_processor()}, torch threads {params.threads}"
+
+
+def _processor() -> str:
+    """The processor's name, as far as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
