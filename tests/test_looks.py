@@ -64,6 +64,13 @@ def design(**more) -> Design:
     return Design.model_validate({**values, "keys": dict.fromkeys(NEEDED, "k"), **more})
 
 
+def test_claims_written_later_change_nothing_that_is_registered():
+    own = {name: CLAIMS[name] for name in design().claims}
+    design().check({**own, "Z99": claim(contrast("nlpo_kl_0", "ppo_kl_0"))})
+    with pytest.raises(ClaimError, match="not the registered one"):
+        design().check({**own, "Z01": claim(contrast("nlpo_kl_0", "ppo_kl_0"))})
+
+
 def test_before_the_first_look_all_that_is_needed_runs(params, table):
     few = table[table.seed < DRAWS[7]]  # seven draws
     assert looks.look(design(), CLAIMS, few, params) == []

@@ -29,7 +29,7 @@ from workbook.statistics.sequential import levels, stage_wise
 class Design(Settings):
     """What is fixed before the first counted run."""
 
-    rule: str = Field(min_length=64, max_length=64, description="`ruling.rule_hash` of the tests that decide")
+    rule: str = Field(min_length=64, max_length=64, description="`fixed_by` its claims")
     claims: tuple[str, ...] = Field(min_length=1, description="ids of the claims that are put to the test")
     keys: dict[str, str] = Field(min_length=1, description="condition: key of the settings, code and libraries")
     draws: tuple[int, ...] = Field(
@@ -51,7 +51,7 @@ class Design(Settings):
         """Raises ClaimError where the rule, a test or a claim is not the registered one."""
         if gone := [name for name in self.claims if name not in claims or not claims[name].tests]:
             raise ClaimError(f"registered claims without tests: {', '.join(gone)}")
-        if (now := rule_hash(claims)) != self.rule:
+        if (now := fixed_by(self.claims, claims)) != self.rule:
             raise ClaimError(
                 f"the rule or a test is not the registered one: expected {self.rule[:12]}, found {now[:12]}; "
                 "a change takes a new registration, and draws that no one has seen"
@@ -61,6 +61,11 @@ class Design(Settings):
         """The design whose draws are those that are not lost, in order, with as many replacements at the end."""
         whole = [draw for draw in (*self.draws, *self.replacements) if draw not in lost]
         return self.model_copy(update={"draws": tuple(whole[: len(self.draws)]), "replacements": ()})
+
+
+def fixed_by(names: Sequence[str], claims: Mapping[str, Claim]) -> str:
+    """`ruling.rule_hash` of these claims alone: what is written of others later changes nothing registered."""
+    return rule_hash({name: claims[name] for name in names if name in claims})
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,8 @@ def cells(names: Sequence[str], claims: Mapping[str, Claim], params) -> set[tupl
     conditions, runs = needed(names, claims, params), params.all_runs
     read = {cell for name in names for test in claims[name].deciding for cell in test.cells if cell[0] in conditions}
     again = {(c, d) for condition, d in read for c in repetitions(runs, condition)}
-    measured = {(c, d) for c, d in again if d in ("top_p", "own", *runs[c].get("decodings", ()))}
+    everywhere = ("own", *params.evaluation.everywhere)
+    measured = {(c, d) for c, d in again if d in (*everywhere, *runs[c].get("decodings", ()))}
     return {(condition, "plain") for condition in conditions} | read | measured
 
 

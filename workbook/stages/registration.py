@@ -13,8 +13,7 @@ from ruamel.yaml import YAML
 from workbook.ledger import looks
 from workbook.ledger.claim import Claim, ClaimError
 from workbook.ledger.judge import lacks
-from workbook.ledger.looks import Design
-from workbook.ledger.ruling import rule_hash
+from workbook.ledger.looks import Design, fixed_by
 from workbook.runs.params import Params
 from workbook.stages.one_draw import keys
 from workbook.store.files import atomic_write
@@ -46,7 +45,7 @@ def register(
         places = ", ".join(sorted({known[draw] for draw in met}))
         raise ClaimError(f"draws {met} of the design were seen: they are in {places}")
     values = {
-        "rule": rule_hash(claims),
+        "rule": fixed_by(params.claims, claims),
         "claims": params.claims,
         "keys": keys(params, looks.needed(params.claims, claims, params)),
         "draws": tuple(draws),
