@@ -2,7 +2,7 @@
 
     python -m workbook.stages.settle register PROFILE    # writes profiles/PROFILE/registered.yaml, once; commit it
     python -m workbook.stages.settle run PROFILE         # goes on where the committed rows end; stop it at any time
-    python -m workbook.stages.settle status PROFILE      # what is settled, what is open, what one draw more costs
+    python -m workbook.stages.settle status PROFILE      # what is settled, what is open, what comes next
 
 A draw is finished on one machine: its models, then the conditions that an open claim still needs. Its rows go into
 reports/PROFILE/draws.csv with the key of what decided them (code, libraries, settings), which is the registered one,
