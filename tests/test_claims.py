@@ -1047,6 +1047,18 @@ def repeated(nlpo: float, ppo: float) -> dict:
     return {f"{c}{n}": {"score": 9 * NOISE + width * at} for c, width in apart.items() for n, at in place.items()}
 
 
+def test_arms_of_different_numbers_of_repetitions_are_alike_where_nothing_differs():
+    """The logarithm of a standard deviation of few numbers lies low, that of fewer lower; its expectation is 0 here."""
+    rng, seeds = np.random.default_rng(5), tuple(range(4000))
+    values = {
+        f"{c}{number}": {"score": rng.normal(size=len(seeds))}
+        for c, k in (("nlpo_kl_default", 2), ("ppo_kl_default", 4))
+        for number in ("", "_2", "_3", "_4")[:k]
+    }
+    found = measure(claim(SPREAD).tests[0], claim(SPREAD), results(values, seeds=seeds), "test").component
+    assert abs(found.difference) < 3 * found.sd / math.sqrt(len(seeds))
+
+
 def test_a_spread_is_over_the_repetitions_on_one_draw():
     """A thousandth as wide in every draw, whatever draws differ by; numbers that are equal have no logarithm."""
     steady = judge.judge(claim(SPREAD), results(repeated(0.001, 1.0) | two_ends()))

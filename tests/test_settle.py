@@ -173,6 +173,16 @@ def test_other_code_and_other_libraries_are_refused(folder, monkeypatch, tmp_pat
     path.write_text("def (")
     assert "zero_shot, ppo_kl_0" in settling.changed()
     path.write_text(text)
+    for file, old, new in (  # found by their names: the task, who judges
+        ("workbook/texts/corpus.py", "ZIPF = 0.9", "ZIPF = 0.5"),
+        ("workbook/draws/named/characters.py", "(3, 5)", "(3, 4)"),
+    ):
+        whole = (root / file).read_text()
+        assert old in whole
+        (root / file).write_text(whole.replace(old, new))
+        assert "zero_shot, ppo_kl_0" in settling.changed(), file
+        (root / file).write_text(whole)
+    assert settling.changed() == ""
     monkeypatch.setattr(one_draw, "libraries", lambda: {"torch": "0"})
     assert "zero_shot, ppo_kl_0" in settling.changed()
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.special import digamma
 
 from workbook.ledger.claim import FEWEST_REPETITIONS, PARTIAL, YARDSTICK, Claim, ClaimError, Test, repetitions
 from workbook.ledger.made import Component, Made, fraction, peak, seed_by_seed
@@ -189,11 +190,13 @@ def _measured(results, condition: str, metric: str, decoding: str, split: str) -
 
 
 def _log_spread(repeated: Sequence[np.ndarray]) -> np.ndarray | None:
-    """Log of the standard deviation over repetitions, each [n seeds] -> [n seeds]; None below two, or where they are
-    all equal."""
-    if len(repeated) < FEWEST_REPETITIONS or not (sd := np.std(repeated, axis=0, ddof=1)).all():
+    """Log of the standard deviation over k repetitions, each [n seeds] -> [n seeds]; None below two, or where they are
+    all equal. Free of the bias that few have: of normal numbers, the mean of log s is log sigma + (psi((k - 1) / 2) -
+    log((k - 1) / 2)) / 2, so that arms of different k could not be compared."""
+    k = len(repeated)
+    if k < FEWEST_REPETITIONS or not (sd := np.std(repeated, axis=0, ddof=1)).all():
         return None
-    return np.log(sd)
+    return np.log(sd) - (digamma((k - 1) / 2) - math.log((k - 1) / 2)) / 2
 
 
 def _sides(pairs) -> list[list[str]]:

@@ -32,6 +32,7 @@ class Design(Settings):
     rule: str = Field(min_length=64, max_length=64, description="`fixed_by` its claims")
     claims: tuple[str, ...] = Field(min_length=1, description="ids of the claims that are put to the test")
     keys: dict[str, str] = Field(min_length=1, description="condition: key of the settings, code and libraries")
+    judging: str = Field("", description="identity of the code that judges, when it was registered")
     draws: tuple[int, ...] = Field(
         min_length=1, description="draws in the order in which they are run; none seen before"
     )

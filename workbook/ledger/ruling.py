@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from workbook.ledger.claim import Claim
+from workbook.ledger.claim import Claim, Test
 from workbook.ledger.published import YARDSTICKS
 from workbook.results.measures import MEASURES
 from workbook.statistics import paired
@@ -28,33 +28,35 @@ RULE = (
     "no size is stated, so that it holds, or is opposite (the threshold is shown to be missed), or is open. "
     "Everything else is open and leans to where the mean lies; a mean of 0 leans nowhere. A spread is the standard "
     "deviation of a condition over its repetitions on one draw's models, and the logarithm of its ratio to another's "
-    "is tested draw by draw. What is the same number in every run (a judge that says 0 of all) is not compared. "
-    "Shares of runs are compared by Fisher's exact test, and their difference is too small if each is shown to be "
-    "below the stated one (exact binomial). A condition that is repeated with other random numbers counts elsewhere "
-    "as the mean of those repetitions that have all that the test compares. A peak is tested by its curvature and by "
-    "inner points above the first and above the last (its size is how far its middle rises above its ends), two "
-    "orders of the same conditions by Kendall's tau within each seed (its mean over seeds against 0), two sweeps at "
-    "an equal measured KL or, of masks, at an equal share of probability kept. A claim with several tests, all "
-    "needed: it holds if each one holds, without adjustment (intersection-union), and is smaller than stated if one "
-    "is, after Holm over the sizes of all; it is opposite, or else too small, if one test is, after Holm over the "
-    "claim's own deciding tests, each with the smaller of its two p. Where any one is enough: it holds if one holds "
-    "after Holm, and is refuted if each one is, opposite if all are. How many parts hold is said beside the word. "
-    "Tests that stand beside take no part. Where so few seeds cannot reach alpha whatever they show, no test is made "
-    "and the claim is not testable here. A contrast and a spread need all their conditions; trend, peak, matched, "
-    "frontier, fraction and rank take those of their conditions that the profile lists, at least as many as the test "
-    "says. A listed condition without results is an error; where a deciding test has no numbers for some seeds, "
-    "because their runs diverged, the claim is open. Effects are in yardsticks: how far PPO without the KL penalty "
-    "moves a metric from the untrained model (judges, drop and the score in training by how far it moves the score, "
-    "KL while training by the KL; log-perplexity on human text always by the published .234 nats, as ours depends on "
-    "the learning rate); in a world of its own (numbers, dates), whose models and scores are others, how far PPO as "
-    "it stands there moves it from that world's untrained model. Intervals in yardsticks leave out the yardstick's "
-    "own uncertainty; where its own 95 % interval over seeds includes 0, no test is made with it, and a claim that "
-    "such a test decides is open. The same is done at half the training budget on the validation prompts; flagged "
-    "are words for a claim turning into words against it or back, and a changed sign of a deciding effect that, at "
-    'one of the two, is shown to have it (holds or is opposite). The p of a claim is that of "holds"; beside each '
-    '"holds" stands its q (Benjamini-Yekutieli, over the p of all claims that the ledger tests), which changes no '
-    "word. In a design with several looks that p is stage-wise: what the looks before have spent of alpha, and the "
-    "chance to come as far at this one."
+    "is tested draw by draw, freed of the bias of few repetitions. What is the same number in every run (a judge "
+    "that says 0 of all) is not compared. Shares of runs are compared by Fisher's exact test, and their difference "
+    "is too small if each is shown to be below the stated one (exact binomial). A condition that is repeated with "
+    "other random numbers counts elsewhere as the mean of those repetitions that have all that the test compares. A "
+    "peak is tested by its curvature and by inner points above the first and above the last (its size is how far its "
+    "middle rises above its ends), two orders of the same conditions by Kendall's tau within each seed (its mean "
+    "over seeds against 0), two sweeps at an equal measured KL or, of masks, at an equal share of probability kept. "
+    "A claim with several tests, all needed: it holds if each one holds, without adjustment (intersection-union), "
+    "and is smaller than stated if one is, after Holm over the sizes of all; it is opposite, or else too small, if "
+    "one test is, after Holm over the claim's own deciding tests, each with the smaller of its two p. Where any one "
+    "is enough: it holds if one holds after Holm, and is refuted if each one is, opposite if all are. How many parts "
+    "hold is said beside the word. Tests that stand beside take no part. Where so few seeds cannot reach alpha "
+    "whatever they show, no test is made and the claim is not testable here. A contrast and a spread need all their "
+    "conditions; trend, peak, matched, frontier, fraction and rank take those of their conditions that the profile "
+    "lists, at least as many as the test says. A listed condition without results is an error; where a deciding test "
+    "has no numbers for some seeds, because their runs diverged, the claim is open. Effects are in yardsticks: how "
+    "far PPO without the KL penalty moves a metric from the untrained model (judges, drop and the score in training "
+    "by how far it moves the score, KL while training by the KL; log-perplexity on human text always by the "
+    "published .234 nats, as ours depends on the learning rate); in a world of its own (numbers, dates), whose "
+    "models and scores are others, how far PPO as it stands there moves it from that world's untrained model. "
+    "Intervals in yardsticks leave out the yardstick's own uncertainty; where its own 95 % interval over seeds "
+    "includes 0, no test is made with it, and a claim that such a test decides is open. The same is done at half the "
+    "training budget on the validation prompts; flagged are words for a claim turning into words against it or back, "
+    "and a changed sign of a deciding effect that, at one of the two, is shown to have it (holds or is opposite). "
+    'The p of a claim is that of "holds"; beside each "holds" stands its q (Benjamini-Yekutieli, over the p of all '
+    "claims that the ledger tests), which changes no word. In a design with several looks that p is stage-wise: what "
+    "the looks before have spent of alpha, and the chance to come as far at this one. There, a draw in which a run "
+    "ends in an error, and again when it is tried once more, is replaced by the next one that is registered; a run "
+    "that diverges is a result."
 )
 WRITTEN = (
     "The tests of P01 to P05 were written after earlier runs of these conditions had been seen (an earlier report, "
@@ -80,6 +82,7 @@ def rule_hash(claims: Mapping[str, Claim]) -> str:
 
     Of what was read alone, nothing computed: how a processor rounds a stated effect is no part of it.
     """
+    defaults = {name: Test.model_fields[name].default for name in ("role", "decoding", "yardstick", "threshold")}
     tests = {
         name: {
             "decided_by": claim.decided_by,
@@ -90,7 +93,7 @@ def rule_hash(claims: Mapping[str, Claim]) -> str:
         for name, claim in claims.items()
         if claim.tests
     }
-    fixed = {"rule": RULE, "alpha": paired.ALPHA, "yardsticks": YARDSTICKS, "claims": tests}
+    fixed = {"rule": RULE, "alpha": paired.ALPHA, "yardsticks": YARDSTICKS, "defaults": defaults, "claims": tests}
     return hashlib.sha256(json.dumps(fixed, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from rlnlp.learners.common import Diverged, TrainingError
-from workbook.runs import algorithms, conditions, experiment, measure
+from workbook.runs import conditions, experiment, measure, roots
 from workbook.runs.params import Params
 from workbook.stages import depends
 from workbook.store.fingerprint import digest, libraries
@@ -106,6 +106,8 @@ def tried(job: Callable, params: Params, draw: int, given: Any) -> Any:
     except OF_THE_MACHINE:
         raise
     except Exception as error:
+        if isinstance(error, RuntimeError) and "allocate memory" in str(error):  # as torch says it on a CPU
+            raise
         traceback.print_exc()
         sys.stderr.flush()
         line = " ".join("".join(traceback.format_exception_only(error)).split())
@@ -138,20 +140,26 @@ def _into(params: Params, draw: int, name: str) -> None:
 def keys(params: Params, names: Sequence[str]) -> dict[str, str]:
     """Condition -> the key of what decides its rows in any draw: code as the files are now, libraries, settings, of
     what it starts from too; no model's bytes, which differ by rounding from machine to machine."""
-    code, files = Code(depends.ROOT), conditions.files(params)
+    code, files, task = Code(depends.ROOT), conditions.files(params), params.task.name
+    by_name = {  # what is imported by its name, which no reader of the code sees
+        "data": roots.of_data(task, bool(params.bring.prompts)),
+        "models": roots.of_models(task, bool(params.bring.model)),
+        "variants": roots.of_variants(task),
+    }
 
     @cache
-    def identity(roots: tuple[str, ...], without: tuple[str, ...] = ()) -> str:
-        return code.identity(roots, without)
+    def identity(definitions: tuple[str, ...], without: tuple[str, ...] = ()) -> str:
+        return code.identity(definitions, without)
 
     def given(file: str) -> dict[str, Any]:
         return {k: v for k, v in files[f"{file}.json"].items() if k not in ("seeds", "profile", "root", "condition")}
 
     def said(name: str) -> dict[str, Any]:
         run = params.run(name)
-        learner = tuple(algorithms.roots(run.algorithm, code))
-        trained = identity(("workbook.stages.one_draw:train", *learner), () if run.world else (depends.WORLD,))
-        made = {n: [identity((MAKERS[n],)), given(f"settings/{n}")] for n in ([WORLDS] if run.world else BUILT)}
+        named = roots.of_run(run.algorithm, "" if run.world else task, code)
+        trained = identity(("workbook.stages.one_draw:train", *named), () if run.world else (depends.WORLD,))
+        of = [WORLDS] if run.world else BUILT
+        made = {n: [identity((MAKERS[n], *by_name.get(n, ()))), given(f"settings/{n}")] for n in of}
         tuned = experiment.chosen(conditions.condition(params, name))
         own = {"code": trained, "settings": given(f"conditions/{name}"), "tuned": tuned}
         return {**own, "made": made, "brought": files["brought.json"], "start": said(run.start) if run.start else None}

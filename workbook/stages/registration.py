@@ -15,9 +15,10 @@ from workbook.ledger.claim import Claim, ClaimError
 from workbook.ledger.judge import lacks
 from workbook.ledger.looks import Design, fixed_by
 from workbook.runs.params import Params
+from workbook.stages import depends
 from workbook.stages.one_draw import keys
 from workbook.store.files import atomic_write
-from workbook.store.identity import CodeError
+from workbook.store.identity import Code, CodeError
 
 REGISTERED = "registered.yaml"
 
@@ -48,6 +49,7 @@ def register(
         "rule": fixed_by(params.claims, claims),
         "claims": params.claims,
         "keys": keys(params, looks.needed(params.claims, claims, params)),
+        "judging": judging(),
         "draws": tuple(draws),
         "replacements": tuple(replacements),
         "looks": tuple(at),
@@ -60,6 +62,12 @@ def register(
     text = "# A registered design: committed before its first draw, and not changed after it.\n"
     atomic_write(path, text + json.dumps(design.model_dump(mode="json"), indent=1) + "\n")  # JSON is YAML
     return path
+
+
+def judging() -> str:
+    """Identity of the code by which rows become words. A design does not refuse another one, as a fault in it must be
+    mended before the last look; it says so."""
+    return Code(depends.ROOT).identity(["workbook.ledger.looks:ledger"])
 
 
 def seen(params: Params) -> dict[int, str]:

@@ -38,7 +38,7 @@ class Settling:
 
     def read(self) -> None:
         """Look at the files again."""
-        self.rows = _read(self.path)
+        self.rows, self._looked = _read(self.path), None
         self.gone = [row["draw"] for row in _read(self.lost)]
         self.design = self.registered.without(self.gone)
         self.table = pd.DataFrame([row for row in self.rows if self._counts(row)])
@@ -50,7 +50,10 @@ class Settling:
         return registration.changed(self.registered, self.claims, self.params)
 
     def looked(self) -> list[looks.Look]:
-        return looks.look(self.design, self.claims, self.table, self.params)
+        """The looks made so far: computed once for what the files have."""
+        if self._looked is None:
+            self._looked = looks.look(self.design, self.claims, self.table, self.params)
+        return self._looked
 
     def next(self) -> tuple[int, list[str]] | None:
         """The next draw, and what it has to run; None at the end, also where too many draws were lost to reach it."""
@@ -105,7 +108,9 @@ class Settling:
     def write(self) -> None:
         """The ledger of the looks made so far."""
         if rows := looks.ledger(self.design, self.claims, self.table, self.params):
-            rows = [{**row, "lost_draws": len(self.gone)} for row in rows]
+            now = registration.judging()
+            about = {"lost_draws": len(self.gone), "judging": now, "as_registered": now == self.registered.judging}
+            rows = [{**row, **about} for row in rows]
             page.write(rows, self.params.reports_folder / "claims")
 
     def said(self) -> str:
@@ -114,6 +119,10 @@ class Settling:
         for one in looked:
             words = [f"{name} ({one.verdicts[name].word})" for name in one.settled]
             lines.append(f"look at {one.n} draws, level {one.level:.4f}: settled {', '.join(words) or 'none'}")
+        if (now := registration.judging()) != self.registered.judging:
+            lines.append(
+                f"judged by other code ({now[:12]}) than that of the registration ({self.registered.judging[:12]})"
+            )
         left, step = looks.open_claims(self.design, looked), self.next()
         lines.append(f"open: {', '.join(left) or 'none'}")
         if self.gone:
