@@ -126,7 +126,9 @@ def test_rows_of_other_settings_are_seen():
 
 def test_draws_that_chose_settings_do_not_count(tmp_path):
     (tmp_path / "per_seed.csv").write_text("")
-    params = SimpleNamespace(profile="a", claims=("P01",), reports_folder=tmp_path)
+    params = SimpleNamespace(
+        task=SimpleNamespace(name="imdb"), seeds=(1, 2), profile="a", claims=("P01",), reports_folder=tmp_path
+    )
     assert sources.counts(params) and not sources.counts(params, ["a"])
     assert not sources.counts(SimpleNamespace(**{**vars(params), "claims": ()}))
     assert not sources.counts(SimpleNamespace(**{**vars(params), "reports_folder": tmp_path / "none"}))

@@ -56,9 +56,11 @@ def maker(params, draw: int, data_folder: str | Path, scratch: str | Path, kind:
 
     kind: "models" or "variants".
     """
-    own = tasks.task(params.task.name).draw(draw)
-    wait_s = LONGEST_S if own != draw else 60
-    return Maker(params, own, Path(data_folder), Path(scratch) / f"{kind}_draw{own}", Path(models), wait_s)
+    about = tasks.task(params.task.name)
+    own = about.draw(draw)
+    wait_s = LONGEST_S if own == about.draw(draw + 1) else 60
+    texts, trained = (Path(folder).resolve() for folder in (data_folder, models))  # a key has no draw in its paths
+    return Maker(params, own, texts, Path(scratch) / f"{kind}_draw{own}", trained, wait_s)
 
 
 def locate(models_folder: str | Path, part: str, mirror: str = "") -> str:

@@ -46,6 +46,7 @@ def build(
     torch.set_num_threads(params.threads)
     make = maker(params, draw, data_folder, scratch, "variants", models_folder)
     done, facts = parts(make)
+    facts["draw"] = draw
     with whole(out) as fresh:
         for name, folder in done.items():
             facts[name] |= json.loads((folder / "facts.json").read_text())

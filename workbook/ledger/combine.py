@@ -9,6 +9,7 @@ from typing import Any
 
 import pandas as pd
 
+from workbook.ledger import one_model
 from workbook.ledger.claim import ClaimError
 from workbook.ledger.page import counts, write_csv
 from workbook.ledger.ruling import AWAITING, ELSEWHERE, TURNS
@@ -55,8 +56,10 @@ def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[
                 "turns": {profile: row["turns"] for profile, row in known.items()},
             }
         )
+    single = [profile for profile, found in ledgers.items() if one_model.marked(list(found.values()))]
     rules = {profile: next(iter(found.values()))["rule"] for profile, found in ledgers.items() if found}
     said = [f"{profile}: {counts(list(found.values()))}." for profile, found in ledgers.items()]
+    said += [f"{profile}: {one_model.SAID}" for profile in single]
     if len(set(rules.values())) > 1:
         which = join([f"{p} `{r[:12]}`" for p, r in rules.items()])
         said.append(f"Not all were judged by the same rule and tests: {which}.")
@@ -64,12 +67,12 @@ def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[
         {
             "claim": f"{r['id']}: {r['claim']}",
             "published": r["published_text"],
-            **{p: r["words"].get(p, "") + TURNS * r["turns"].get(p, False) for p in ledgers},
+            **{_head(p, single): r["words"].get(p, "") + TURNS * r["turns"].get(p, False) for p in ledgers},
         }
         for r in rows
     ]
     folder = Path(folder)
-    atomic_json(folder / "claims.json", {"rules": rules, "rows": rows})
+    atomic_json(folder / "claims.json", {"rules": rules, **({"one_model": single} if single else {}), "rows": rows})
     about = ("id", "claim", "source", "published_text")
     lines = [[*(r[k] for k in about), *(r["words"].get(p) for p in ledgers)] for r in rows]
     write_csv(folder / "claims.csv", [*about, *ledgers], lines)
@@ -87,7 +90,8 @@ def readme(text: str, combined: str | Path) -> str:
     _, end, after = rest.partition(END)
     if not (mark and end):
         raise ClaimError(f"README: expected the lines {BEGIN} and {END}")
-    rows = json.loads(Path(combined).read_text(encoding="utf-8"))["rows"]
+    given = json.loads(Path(combined).read_text(encoding="utf-8"))
+    rows, single = given["rows"], given.get("one_model", ())
     names = list(dict.fromkeys(p for row in rows for p in row["words"]))
     untested = (AWAITING, ELSEWHERE)
     shown = [row for row in rows if not {*row["words"].values()} <= {*untested}]
@@ -95,7 +99,7 @@ def readme(text: str, combined: str | Path) -> str:
         [
             {"claim": f"**{row['id']}** {row['claim']}"}
             | {
-                p: NOT_TESTED
+                _head(p, single): NOT_TESTED
                 if row["words"].get(p, ELSEWHERE) in untested
                 else row["words"][p] + TURNS * row["turns"][p]
                 for p in names
@@ -112,4 +116,9 @@ def readme(text: str, combined: str | Path) -> str:
         if left
         else ""
     )
+    more += "".join(f"\n\n{profile}: {one_model.SAID}" for profile in single if profile in names)
     return f"{before}{BEGIN}\n{markdown(table)}{more}\n{END}{after}"
+
+
+def _head(profile: str, single: Collection[str]) -> str:
+    return profile + one_model.MARK * (profile in single)

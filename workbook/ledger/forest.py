@@ -20,6 +20,7 @@ from matplotlib.lines import Line2D
 
 from workbook.figures.parts import alt_text, caption
 from workbook.figures.style import GREY, INK, styled
+from workbook.ledger import one_model
 from workbook.results.tables import join
 
 LOOKS = {  # profile: colour (Okabe and Ito), marker
@@ -120,9 +121,8 @@ def forest(ledgers: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
         handles = [Line2D([], [], color=INK, marker="D", markerfacecolor="white", linestyle="--", label="published")]
         for profile in profiles:
             color, marker = looks[profile]
-            handles.append(
-                Line2D([], [], color=color, marker=marker, label=f"measured, {profile} ({_seeds(found, profile)})")
-            )
+            seeds = _seeds(found, profile) + " of one base model" * one_model.marked(ledgers[profile])
+            handles.append(Line2D([], [], color=color, marker=marker, label=f"measured, {profile} ({seeds})"))
         figure.legend(handles=handles, loc="outside upper center", ncols=min(4, lines))
         caption(
             figure,

@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from workbook.ledger import one_model
 from workbook.ledger.contrast import NOT_MEASURED, in_words
 from workbook.ledger.judge import summary
 from workbook.ledger.made import Component
@@ -39,16 +40,16 @@ SHARP = (
 
 
 def answer(rows: Rows) -> str:
-    """Two sentences: how many claims got each word, and which of them the evidence contradicts."""
+    """Two sentences: how many claims got each word, and which of them the evidence contradicts; a third where all
+    seeds share one base model."""
     n, profile = rows[0]["seeds"], rows[0]["profile"]
     against = [row["id"] for row in rows if row["word"] in AGAINST]
     turns = [row["id"] for row in rows if row["turns"]]
-    first = (
-        f"Of the {len(rows)} claims, in profile {profile} with n = {n} seed{'s' * (n > 1)}: {counted(summary(rows))}."
-    )
+    seeds = f"{n} seed{'s' * (n > 1)}" + " of one base model" * one_model.marked(rows)
+    first = f"Of the {len(rows)} claims, in profile {profile} with n = {seeds}: {counted(summary(rows))}."
     second = f"The evidence goes against {join(against)}" if against else "The evidence goes against none of them"
     half = f"{join(turns)} read{'s' * (len(turns) == 1)} differently" if turns else "no verdict reads differently"
-    return f"{first} {second}; at half the training budget {half}."
+    return f"{first} {second}; at half the training budget {half}." + f" {one_model.SAID}" * one_model.marked(rows)
 
 
 def decided(rows: Rows) -> pd.DataFrame:
@@ -174,6 +175,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         f"# Claims, profile {rows[0]['profile']}" if rows else "# Claims",
         counts(rows) + ".",
         *(lost(row["lost_draws"]) for row in rows[:1] if "lost_draws" in row),
+        *([one_model.SAID] if one_model.marked(rows) else []),
         tables.markdown(table(rows)),
     ]
     if tests:

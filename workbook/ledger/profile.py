@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from workbook.figures.parts import save
-from workbook.ledger import checks, forest, judge, page
+from workbook.ledger import checks, forest, judge, one_model, page
 from workbook.results import results as tables
 
 
@@ -18,6 +18,8 @@ def write(params) -> list[dict[str, Any]]:
     known = checks.load(params.folder / params.root / "claims.yaml")
     results = tables.load(params, judge.runs_of(known, params))
     rows, folder = judge.ledger(known, results, params.claims), params.reports_folder / "claims"
+    if one_model.shared(params):
+        rows = [{**row, "one_model": True} for row in rows]
     page.write(rows, folder)
     if forest.contrasts(ours := {params.profile: rows}):
         save(forest.forest(ours), folder, "forest")

@@ -55,7 +55,7 @@ TABLE = (
     Measure(
         "judge",
         "mean over the response's sentences: positive 1, neutral ½, negative or ungrammatical 0 (generated); "
-        "P(positive) of a TF-IDF model of other reviews (real)",
+        "P(positive) of a TF-IDF model, or of a transformer, of other reviews (real)",
         "0 to 1",
         "held-out judge",
         better="more",

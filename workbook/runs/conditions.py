@@ -23,7 +23,7 @@ from pydantic import Field, PrivateAttr
 
 from rlnlp.settings import ConfigError, Settings
 from workbook.draws.shapes import LanguageModel, RewardModel
-from workbook.runs import algorithms, brought, origins
+from workbook.runs import algorithms, brought, made_here, origins
 from workbook.runs.checks import load
 from workbook.runs.params import Params
 from workbook.runs.settings import Bring, Pickable, Run, SamplingSettings, Search, Task, Variants
@@ -323,6 +323,7 @@ def main(arguments: list[str]) -> int:
         params = load(arguments[0])
         if "claims" not in params.model_fields_set:  # they have a default, but DVC looks for them in the file
             raise ConfigError(f"{params.path}: claims: expected a list, found nothing; add `claims: []`")
+        made_here.check(params)
         brought.tried(params.folder, params.bring)
         found = files(params)
     except ConfigError as error:

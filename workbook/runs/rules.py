@@ -17,6 +17,7 @@ from workbook.runs import algorithms, resolve
 from workbook.runs.messages import show
 from workbook.runs.params import Params
 from workbook.runs.settings import Run
+from workbook.texts import tasks
 
 BESIDE = ("replicate", "decodings", "test_prompts")  # what a repetition may say otherwise
 
@@ -132,6 +133,9 @@ def lengths(p: Params, path: Path) -> Iterator[tuple[tuple, str]]:
     parts = f"task.prompt_tokens {p.task.prompt_tokens} + max_new_tokens {tokens} = {need}"
     context, name = p.language_model.context, "language_model.context"
     if p.bring.model:
+        if tasks.task(p.task.name).evaluator and need > context:
+            text = f"expected >= prompt + response, {parts}, as it is the evaluator's; found {context}"
+            yield ("language_model", "context"), text
         context, name = _positions(path.resolve().parent / p.bring.model), f"positions of {p.bring.model}"
     if context is not None and need > context:
         yield place, f"expected prompt + response <= {name} ({context}), found {parts}"

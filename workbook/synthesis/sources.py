@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from workbook.ledger import one_model
 from workbook.ledger.combine import NO_EVIDENCE
 from workbook.results import results as tables
 from workbook.results.design import plain
@@ -58,7 +59,9 @@ def sources(root: Path, without: Collection[str] = NO_EVIDENCE) -> list[Source]:
 
 def counts(params, without: Collection[str] = NO_EVIDENCE) -> bool:
     """Whether a profile has a table of seeds, and decides claims: draws on which settings were chosen are no evidence,
-    and a profile that lists no claim is of such draws."""
+    and a profile that lists no claim is of such draws; seeds that share one base model are no draws."""
+    if one_model.shared(params):
+        return False
     there = (params.reports_folder / PER_SEED).is_file()
     return there and bool(params.claims) and params.profile not in without
 
