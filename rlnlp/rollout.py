@@ -65,49 +65,34 @@ class _Episodes:
 
     def __init__(self, prompts: Prompts, sampling: Sampling) -> None:
         B, T, device = len(prompts), sampling.max_new_tokens, prompts.ids.device
-        self.prompts, self.sampling = prompts, sampling
+        self.prompts, self.sampling, self.allowed = prompts, sampling, None
         self.responses = torch.full((B, T), sampling.pad_id, dtype=torch.long, device=device)
         self.mask = torch.zeros(B, T, dtype=torch.bool, device=device)
         self.behavior_logprobs, self.logprobs = (torch.zeros(B, T, device=device) for _ in range(2))
         self.running = torch.ones(B, dtype=torch.bool, device=device)
-        self.bits, self.vocabulary = None, 0
 
-    def write(
-        self, rows: Tensor, t: int, tokens: Tensor, behavior_logprobs: Tensor, logprobs: Tensor, allowed: Tensor | None
-    ) -> None:
+    def write(self, rows: Tensor, t: int, tokens: Tensor, drawn: Tensor, bare: Tensor, allowed: Tensor | None) -> None:
         """Step ``t`` of the ``rows`` [b] still in the batch; those of them that have already ended stay padding.
 
-        tokens, behavior_logprobs, logprobs [b]; allowed [b, V] bool, None = all (at every step or at none).
+        tokens [b]; drawn, bare [b, V]: the logits that they were drawn from, and those of the bare policy; allowed
+        [b, V] bool, None = all (at every step or at none).
         """
-        live = self.running[rows]
+        live, at = self.running[rows], tokens.unsqueeze(1)
         self.responses[rows, t] = torch.where(live, tokens, self.responses[rows, t])
-        self.mask[rows, t] = live
-        self.behavior_logprobs[rows, t] = behavior_logprobs * live
-        self.logprobs[rows, t] = logprobs * live
+        self.behavior_logprobs[rows, t] = (drawn.gather(1, at).squeeze(1) - drawn.logsumexp(-1)) * live
+        self.logprobs[rows, t] = (bare.gather(1, at).squeeze(1) - bare.logsumexp(-1)) * live
+        self.mask[rows, t], self.running[rows] = live, live & (tokens != self.sampling.eos_id)
         if allowed is not None:
-            if self.bits is None:
-                self.vocabulary = allowed.shape[1]
-                shape = (*self.responses.shape, -(-self.vocabulary // 8))
-                self.bits = torch.zeros(shape, dtype=torch.uint8, device=self.mask.device)
-            self.bits[rows, t] = Allowed.pack(allowed)
-        self.running[rows] = live & (tokens != self.sampling.eos_id)
-
-    def finished(self) -> bool:
-        """Whether every episode has ended in EOS."""
-        return not self.running.any()
+            if self.allowed is None:
+                shape, V = (*self.mask.shape, -(-allowed.shape[1] // 8)), allowed.shape[1]
+                self.allowed = Allowed(torch.zeros(shape, dtype=torch.uint8, device=self.mask.device), V)
+            self.allowed.bits[rows, t] = Allowed.pack(allowed)
 
     def rollout(self) -> Rollout:
         """All of them, as long as the longest response."""
-        allowed = None
-        if self.bits is not None:
-            allowed = Allowed(self.bits * self.mask.unsqueeze(-1).to(torch.uint8), self.vocabulary)
+        allowed = self.allowed and dataclasses.replace(self.allowed, bits=self.allowed.bits * self.mask.unsqueeze(-1))
         records = self.responses, self.mask, ~self.running, self.behavior_logprobs, self.logprobs
         return _real_columns(Rollout(self.prompts, *records, self.sampling, allowed))
-
-
-def _logprobs_of(tokens: Tensor, logits: Tensor) -> Tensor:
-    """Log-probabilities [b] of ``tokens`` [b] under ``logits`` [b, V]."""
-    return logits.gather(1, tokens.unsqueeze(1)).squeeze(1) - logits.logsumexp(-1)
 
 
 @torch.no_grad()
@@ -149,8 +134,8 @@ def sample(
         restricted, free = restrict(logits, sampling, steps, allowed), playable(logits, sampling, steps)
         tokens = draw(restricted, uniform[rows, t])
         states = observe(states, tokens)
-        episodes.write(rows, t, tokens, _logprobs_of(tokens, restricted), _logprobs_of(tokens, free), allowed)
-        if episodes.finished() or t == T - 1:
+        episodes.write(rows, t, tokens, restricted, free, allowed)
+        if not episodes.running.any() or t == T - 1:
             break
         for decoder in decoders:
             decoder.append(tokens)

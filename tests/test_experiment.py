@@ -135,7 +135,8 @@ def test_a_repetition_differs_by_the_random_numbers_of_training_alone(world):
     """Untrained, it is the same model on the same stream; trained, another policy on the same prompts."""
 
     def row(updates: int, **more) -> dict:
-        params = given(world, "some", **{"runs.some": {"algorithm": "ppo", "updates": updates, **more}})
+        same = {"algorithm": "ppo", "updates": updates}
+        params = given(world, "some", **{"runs.first": same, "runs.some": {**same, **more}})
         return tables.read_table(experiment.run_seed(params, 1, {"learning_rate": 3e-3}) / "per_seed.csv")[0]
 
     once, again = row(2), row(2, replicate=1)
