@@ -17,7 +17,7 @@ from rlnlp.learners.common import Diverged, TrainingError
 from tests.test_experiment import REPOSITORY, SMALL, write_params
 from workbook.ledger import checks as ledger_checks
 from workbook.ledger import looks
-from workbook.ledger.claim import ClaimError
+from workbook.ledger.claim import METRICS, ClaimError
 from workbook.runs import checks, conditions, experiment
 from workbook.stages import one_draw, registration, settle, settling
 from workbook.stages.one_draw import Failed
@@ -130,6 +130,12 @@ def test_a_draws_rows_are_those_of_the_pipeline(folder):
         assert row["key"] and "torch threads 1" in row.pop("machine") and row.pop("key")
         assert {"score", "judge", "human_log_perplexity"} < set(row)  # what P01's tests read
         assert row == {k: pytest.approx(whole.get(k), rel=1e-6) if isinstance(v, float) else v for k, v in row.items()}
+
+
+def test_the_table_has_the_metrics_that_tests_read_and_nothing_else():
+    tests = [test for known in ledger_checks.load(REPOSITORY / "claims.yaml").values() for test in known.tests]
+    found = settling.columns(tests)
+    assert set(found) - {*settling.NEEDED} <= set(METRICS) and {"score", "judge", "wobble", "kept_mass"} < set(found)
 
 
 def test_it_goes_on_where_the_rows_end_and_then_stops(folder, monkeypatch):

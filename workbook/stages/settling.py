@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 
 from workbook.ledger import looks, page
-from workbook.ledger.claim import Claim, ClaimError, repetitions
+from workbook.ledger.claim import Claim, ClaimError, Test, repetitions
 from workbook.results.measures import yardstick_of
 from workbook.results.results import NEEDED
 from workbook.runs.params import Params
@@ -76,8 +76,7 @@ class Settling:
         tests = [test for name in self.design.claims for test in self.claims[name].tests]
         read = {(c, d) for test in tests for c, d in test.cells} | {(row["condition"], "plain") for row in rows}
         read |= {(again, d) for c, d in read for again in repetitions(self.params.all_runs, c)}
-        metrics = {yardstick_of(m) for t in tests for m in t.metrics} | {m for t in tests for m in t.metrics}
-        shown = [*NEEDED, *sorted((metrics | {t.along for t in tests if t.along} | {"diverged"}) - set(NEEDED))]
+        shown = columns(tests)
         made = [
             {
                 **{k: _short(row.get(k)) for k in shown},
@@ -137,6 +136,13 @@ class Settling:
             end = "the design is at its end"
             lines.append(end if step is None else f"next: draw {step[0]}, {len(step[1])} conditions")
         return "\n".join(lines)
+
+
+def columns(tests: Sequence[Test]) -> list[str]:
+    """Of the table: what says which row it is, and each metric that a test or its yardstick reads."""
+    metrics = {m for t in tests for m in (*t.metrics, t.along)} | {"diverged"}
+    metrics |= {yardstick_of(t.metric) for t in tests if t.unit == "yardsticks"}
+    return [*NEEDED, *sorted(metrics - set(NEEDED))]
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
