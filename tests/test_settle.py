@@ -315,6 +315,22 @@ def test_what_the_machine_lacks_loses_no_draw(going_wrong, name, capsys):
     assert settle.run(settling, jobs=2) and set(settling.table.seed) == {201, 202}
 
 
+def test_memory_that_torch_does_not_get_is_no_fault_of_a_draw():
+    def job(said: str):
+        return lambda params, draw, given: (_ for _ in ()).throw(RuntimeError(said))
+
+    with pytest.raises(RuntimeError, match="allocate"):
+        one_draw.tried(job("DefaultCPUAllocator: can't allocate memory: 9 bytes"), None, 201, "ppo_kl_0")
+    assert one_draw.tried(job("odd"), None, 201, "ppo_kl_0") == Failed("ppo_kl_0", "RuntimeError: odd")
+
+
+def test_it_says_where_other_code_judges_than_was_registered(folder, monkeypatch):
+    settling = Settling(load(folder), KNOWN)
+    assert "judged by other code" not in settling.said()
+    monkeypatch.setattr(registration, "judging", lambda: "0" * 64)
+    assert "judged by other code (000000000000) than that of the registration" in settling.said()
+
+
 def test_a_process_that_is_ended_from_outside_loses_no_draw(folder, monkeypatch):
     settling = Settling(load(folder), KNOWN)
     monkeypatch.setattr(settle, "build", _ended)

@@ -247,9 +247,7 @@ def _unusable(test: Test, values: Mapping[str, Mapping[str, np.ndarray]]) -> str
     if low:
         return f"no logarithm: {test.metric} of {join(low)} is not above 0"
     every = np.array(list(values[test.metric].values()))
-    if test.kind not in ("spread", "fraction") and not np.ptp(
-        every
-    ):  # a floor or a ceiling: equal, but not by what was trained
+    if test.kind not in ("spread", "fraction") and not np.ptp(every):  # a floor or a ceiling
         return f"nothing to compare: {test.metric} is {every.flat[0]:.3g} in every run"
     return ""
 

@@ -30,8 +30,10 @@ may not be chosen.""",
 }
 LIMITS = (
     "Three draws: enough to find the order of magnitude of a rate, not its second digit.",
-    "Not all was stated before: that human text counts too, and GRPO's slowest rates, were added when runs had been seen.",
-    "β was tried at one rate of PPO's, the one that the rule chose when this ran first; were another chosen, it would say so.",
+    "Not all was stated before: that human text counts too, and GRPO's slowest rates, were added when runs had been "
+    "seen.",
+    "β was tried at one rate of PPO's, the one that the rule chose when this ran first; were another chosen, it would "
+    "say so.",
 )
 METRICS = ("score", *GUARDED)
 
