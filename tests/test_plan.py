@@ -283,6 +283,11 @@ def test_what_is_made_before_the_runs():
     assert costs.search(p, "a2c", POLICY, REWARD).flops == grid * trained("one_step", **MORE).flops / 5 * 2
 
 
+def test_what_no_profile_searches_costs_nothing():
+    assert plan.searched(params(**{"tune.own": {}})) == []
+    assert plan.plan(params(**{"tune.own": {}}), 1e12, 0.0)["before"][1]["hours"] == 0
+
+
 def test_worlds_are_searched_by_nobody():
     p = params(
         **{

@@ -18,6 +18,7 @@ from tests.test_experiment import REPOSITORY, SMALL, write_params
 from workbook.ledger import checks as ledger_checks
 from workbook.ledger import looks
 from workbook.ledger.claim import METRICS, ClaimError
+from workbook.results.files import DRAWS
 from workbook.runs import checks, conditions, experiment
 from workbook.stages import one_draw, registration, settle, settling
 from workbook.stages.one_draw import Failed
@@ -124,7 +125,7 @@ def test_a_draws_rows_are_those_of_the_pipeline(folder):
         sys.stdout = out
     experiment.run_condition(conditions.condition(params, "ppo_kl_0"), folder / "out")
     expected = [r for r in tables.read_table(folder / "out" / "per_seed.csv") if r["decoding"] == "plain"]
-    kept = [r for r in tables.read_table(params.reports_folder / settling.TABLE) if r["condition"] == "ppo_kl_0"]
+    kept = [r for r in tables.read_table(params.reports_folder / DRAWS) if r["condition"] == "ppo_kl_0"]
     assert [(r["seed"], r["split"]) for r in kept] == [(201, "test"), (201, "half")] and len(expected) == 2
     for row, whole in zip(kept, expected):
         assert row["key"] and "torch threads 1" in row.pop("machine") and row.pop("key")

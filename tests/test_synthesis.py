@@ -12,7 +12,7 @@ import pytest
 from workbook.ledger import checks
 from workbook.ledger.claim import Claim, ClaimError
 from workbook.results.results import Results
-from workbook.synthesis import across, curve, files, forest, machines, page, sources, specification
+from workbook.synthesis import across, changes, curve, files, forest, machines, page, sources, specification
 from workbook.synthesis.sources import Source
 
 ROOT = Path(__file__).parents[1]
@@ -202,3 +202,66 @@ def test_the_page_names_every_picture():
     for path in (ROOT / "reports/synthesis").glob("*.svg"):
         assert f"({path.name})" in text and alts[path.stem]
     assert page.HEAD in text
+
+
+# what changed ----------------------------------------------------------------------------------------------------
+TEST = {"name": "score", "terms": {"nlpo_p_100": 1, "zero_shot": -1}, "effect": "half"}
+
+
+@pytest.mark.parametrize(
+    ("new", "said"),
+    [
+        ([TEST], "same"),
+        ([{**TEST, "terms": {"ppo_kl_default": 1, "zero_shot": -1}}], "same"),  # the same runs under their other name
+        ([TEST, {**TEST, "name": "more", "role": "beside"}], "same"),
+        ([{**TEST, "effect": "published"}], "stated effect"),
+        ([{**TEST, "terms": {"nlpo_p_070": 1, "zero_shot": -1}}], "tests"),
+        ([TEST, {**TEST, "name": "more"}], "tests"),
+        ([{**TEST, "role": "beside"}], "tests"),
+    ],
+)
+def test_what_became_of_a_claims_tests(new, said):
+    assert changes.compared([TEST], new) == said
+
+
+def test_each_change_of_a_word_has_the_step_that_made_it(tmp_path):
+    words = {
+        "Z01": ("open", "too small", "too small", "same"),
+        "Z02": ("open", "open, leans for", "holds", "stated effect"),
+        "Z03": ("holds", "opposite", "open", "tests"),
+        "Z04": ("awaiting", "not testable here", "not testable here", "same"),
+        "Z05": ("holds", "holds, but smaller than stated", "holds", "tests"),
+    }
+    out = tmp_path / "reports/synthesis"
+    changes.write_table(
+        out / "before.csv",
+        [{"id": i, "profile": "mini", "before": a, "judged_again": b, "tests": t} for i, (a, b, _, t) in words.items()],
+    )
+    rows = [{"id": i, "word": now, "turns": i == "Z02"} for i, (_, _, now, _) in words.items()]
+    registered = [{"id": "Z01", "word": "opposite", "look": 8, "settled": True},
+                  {"id": "Z03", "word": "open", "look": 16, "settled": False}]  # fmt: skip
+    for profile, found in (("mini", rows), ("settle", registered)):
+        path = tmp_path / "reports" / profile / "claims/claims.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps({"rows": found}))
+    assert "(changes.md)" in changes.write(tmp_path, {i: CLAIM for i in words}, out)
+    text = (out / "changes.md").read_text()
+    cells = {line[2:5]: [c.strip() for c in line.split("|")[2:-1]] for line in text.splitlines() if line[2:3] == "Z"}
+    assert cells == {
+        "Z01": ["open", "too small", "too small", "opposite (8 draws)", "rule"],
+        "Z02": ["open", "open, leans for", "holds (turns at half the budget)", "–", "settings and draws"],
+        "Z03": ["holds", "opposite", "open", "open (16 draws so far)", "tests and settings and draws"],
+        "Z05": ["holds", "holds, but smaller than stated", "holds", "–", "–"],
+    }  # Z04: nobody tested it
+    assert "3 of 4 claims have a word of another kind" in text
+
+
+def test_a_registered_design_counts_with_the_draws_that_have_all_its_conditions(monkeypatch):
+    source = planted("a", 0.1, seeds=(101, 102, 103))
+    table = source.results.per_seed
+    table = table[(table.seed != 103) | (table.condition != "strong")]  # settled before draw 103
+    params = SimpleNamespace(**vars(source.params), model_copy=lambda update: SimpleNamespace(
+        **{**vars(source.params), **update}))  # fmt: skip
+    monkeypatch.setattr(sources, "described", lambda params, c: source.settings[c])
+    found = sources._of_a_design(params, table)
+    assert found.params.seeds == (101, 102) and set(found.settings) == set(source.settings)

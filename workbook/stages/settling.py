@@ -15,6 +15,7 @@ import pandas as pd
 
 from workbook.ledger import looks, page
 from workbook.ledger.claim import Claim, ClaimError, Test, repetitions
+from workbook.results.files import DRAWS
 from workbook.results.measures import yardstick_of
 from workbook.results.results import NEEDED
 from workbook.runs.params import Params
@@ -22,7 +23,7 @@ from workbook.stages import registration
 from workbook.stages.one_draw import Failed
 from workbook.store.tables import read_table, write_table
 
-TABLE, SUPERSEDED, LOST = "draws.csv", "superseded.csv", "lost.csv"
+SUPERSEDED, LOST = "superseded.csv", "lost.csv"
 DIGITS = 7  # of what is committed
 Rows = Sequence[dict[str, Any]]
 
@@ -33,7 +34,7 @@ class Settling:
 
     def __init__(self, params: Params, claims: dict[str, Claim]):
         self.params, self.claims, self.registered = params, claims, registration.load_design(params, claims)
-        self.path, self.superseded, self.lost = (params.reports_folder / name for name in (TABLE, SUPERSEDED, LOST))
+        self.path, self.superseded, self.lost = (params.reports_folder / name for name in (DRAWS, SUPERSEDED, LOST))
         self.read()
 
     def read(self) -> None:

@@ -12,7 +12,7 @@ from workbook.ledger.claim import Claim
 from workbook.results.results import Results
 from workbook.results.tables import effect, join, markdown
 from workbook.store.files import atomic_write
-from workbook.synthesis import across, curve, files, forest, machines, specification
+from workbook.synthesis import across, changes, curve, files, forest, machines, specification
 from workbook.synthesis.sources import Source
 
 HEAD = """# Synthesis
@@ -65,7 +65,7 @@ def write(root: Path, claims: Mapping[str, Claim], sources: Sequence[Source], on
     specifications.yaml)."""
     out = root / "reports/synthesis"
     questions = specification.load(root / "specifications.yaml")
-    text = [HEAD, _stale(sources), CURVES]
+    text = [HEAD, changes.write(root, claims, out), _stale(sources), CURVES]
     for name, question in questions.items():
         rows = specification.curve(question, sources)
         files.write(out / f"{name}_specifications.csv", specification.table(rows))

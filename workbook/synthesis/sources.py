@@ -13,11 +13,11 @@ from typing import Any
 
 import pandas as pd
 
-from workbook.ledger import one_model
+from workbook.ledger import looks, one_model
 from workbook.ledger.combine import NO_EVIDENCE
 from workbook.results import results as tables
 from workbook.results.design import plain
-from workbook.results.files import PER_SEED
+from workbook.results.files import DRAWS, PER_SEED
 from workbook.results.results import Results
 
 NOT_DESIGN = ("decodings", "breaks", "learning_rate")  # how it is measured, what follows from it, what a search chose
@@ -62,18 +62,29 @@ def counts(params, without: Collection[str] = NO_EVIDENCE) -> bool:
     and a profile that lists no claim is of such draws; seeds that share one base model are no draws."""
     if one_model.shared(params):
         return False
-    there = (params.reports_folder / PER_SEED).is_file()
+    there = any((params.reports_folder / name).is_file() for name in (PER_SEED, DRAWS))
     return there and bool(params.claims) and params.profile not in without
 
 
 def source(params) -> Source:
     """A profile and the rows of its conditions that were made with today's settings."""
+    if (registered := params.reports_folder / DRAWS).is_file():
+        return _of_a_design(params, tables.read_per_seed(registered))
     table = tables.read_per_seed(params.reports_folder / PER_SEED)
     rows = {c: found for c, found in table.groupby("condition", sort=False) if c in params.all_runs}
     settings = {c: described(params, c) for c in rows}
     stale = {c: said for c in rows if (said := otherwise(rows[c], settings[c], params.seeds))}
     kept = {c: v for c, v in settings.items() if c not in stale}
     return Source(params.profile, params, tables.load(params, list(kept)), kept, stale)
+
+
+def _of_a_design(params, table: pd.DataFrame) -> Source:
+    """A registered design: its draws that have every condition (a claim that is settled takes its own away)."""
+    every = table[table.decoding == "plain"].groupby("seed").condition.nunique()
+    draws = sorted(int(seed) for seed in every.index[every == table.condition.nunique()])
+    results = looks.results_of(table, draws, params)
+    settings = {c: described(params, c) for c in results.params.runs}
+    return Source(params.profile, results.params, results, settings, {})
 
 
 def described(params, condition: str) -> dict[str, Any]:
