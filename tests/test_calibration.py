@@ -32,7 +32,7 @@ def rows():
 def test_a_row_is_what_the_rule_says_of_simulated_worlds(rows):
     assert [(row["id"], row["n"]) for row in rows] == [(z, n) for z in ("Z01", "Z02", "Z04", "Z05") for n in (8, 16)]
     first, made = rows[0], [measure(KNOWN["Z01"].tests[0], KNOWN["Z01"], bare(counted(of_size(SIZE))), "test")]
-    own = sensitivity.assay(KNOWN["Z01"], made, 8, WORLDS)
+    own = sensitivity.assay(KNOWN["Z01"], made, [8], WORLDS)
     assert (first["holds_stated"], first["refuted_nothing"]) == (own.holds, own.refuted) and 0.5 < own.holds < 1
     assert first["holds_stated_se"] == pytest.approx(math.sqrt(own.holds * (1 - own.holds) / WORLDS))
     assert (first["worlds"], first["seed"]) == (WORLDS, sensitivity.SEED)

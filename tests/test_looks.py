@@ -11,12 +11,12 @@ from scipy.stats import false_discovery_control
 import workbook.runs.checks
 from tests.test_claims import claim, contrast
 from workbook.ledger import checks as ledger_checks
-from workbook.ledger import looks
+from workbook.ledger import looks, registered
 from workbook.ledger.claim import ClaimError, repetitions
 from workbook.ledger.looks import Design
 from workbook.ledger.ruling import rule_hash
 from workbook.runs import conditions, measure
-from workbook.statistics.rule import HOLDS, OPENS
+from workbook.statistics.rule import FOR, HOLDS, OPENS
 from workbook.statistics.sequential import levels, stage_wise
 
 ROOT = Path(__file__).parents[1]
@@ -199,3 +199,31 @@ def test_the_profile_measures_all_that_its_tests_read():
 def test_a_design_that_cannot_be_is_refused(wrong):
     with pytest.raises(ValidationError):
         design(**wrong)
+
+
+def test_the_page_of_a_design_says_what_left_when_and_what_is_open(params, table, monkeypatch):
+    monkeypatch.setattr(registered, "PLANTED", {"Z01": FOR})
+    monkeypatch.setattr(registered, "SURE", ("Z03",))
+    own = design(claims=("Z01", "Z02", "Z03"))
+    early = table[table.seed.isin(DRAWS[:8])]
+    rows, looked = looks.ledger(own, CLAIMS, early, params), looks.look(own, CLAIMS, early, params)
+    elsewhere = {"other": [{**rows[0], "id": "Z09"}, {**rows[1], "id": "Z08"}, rows[0]]}  # one settled there, one not
+    text = registered.text("made", own, looked, rows, elsewhere, ["Draws lost: 0."])
+    first, second = (f"{level:.4f}" for level in levels(own.looks, own.alpha))
+    assert f"| 8 | {first} | 3 | holds: Z01 |" in text and f"| 16 | {second} | – | not yet |" in text
+    assert "1 of 3 (33%) of the registered claims" in text and "(Z03), 0 of 1 (0%)." in text
+    assert "Of the 5 claims that any profile tests, 2 of 5 (40%): 2 are tested by other profiles only" in text
+    assert "| has to be | is |" in text and "| holds or holds, but smaller than stated | holds, at 8 draws |" in text
+    left = text[text.index("## Open") :]
+    assert "| Z02 |" in left and "| Z03 |" in left and "| Z01 |" not in left and "Draws lost: 0." in text
+
+
+def test_the_draws_of_a_design_that_have_every_condition(params, table, tmp_path):
+    own = params.model_copy(update={"profile": "made"})
+    own._path = tmp_path / "params.yaml"
+    later = (table.seed > DRAWS[7]) & (table.condition == "ppo_gamma_100")  # what a settled claim took away
+    place = tmp_path / "reports/made/draws.csv"
+    place.parent.mkdir(parents=True)
+    table[~later].to_csv(place, index=False)
+    found = looks.results(own)
+    assert found.seeds == [*DRAWS[:8]] and set(found.conditions) == {*NEEDED}

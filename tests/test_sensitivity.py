@@ -56,7 +56,7 @@ def test_a_single_contrast_has_the_power_of_its_t_tests(n, size):
     """So many seeds that the sign-flip does not bind."""
     known = claim(contrast())
     made = made_of(known, of_size(size))
-    found = sensitivity.assay(known, made, n, REPEATS)
+    found = sensitivity.assay(known, made, [n], REPEATS)
     assert found.holds == near(TTestPower().power(size, n, 0.05))
     small, refuted = shown_small(size, n)
     said = sensitivity.words(known, made, n, NOTHING, REPEATS)
@@ -69,7 +69,7 @@ def test_a_single_contrast_has_the_power_of_its_t_tests(n, size):
 def test_a_single_equality_has_the_power_of_its_t_tests(n, size):
     """Refuted is twice the margin: as far from it as 0 is from the margin."""
     known = claim(EQUAL)
-    found = sensitivity.assay(known, made_of(known, of_size(size)), n, REPEATS)
+    found = sensitivity.assay(known, made_of(known, of_size(size)), [n], REPEATS)
     assert found.holds == near(shown_small(size, n)[0])
     assert found.refuted == near(TTestPower().power(size, n, 0.05))
 
@@ -77,7 +77,7 @@ def test_a_single_equality_has_the_power_of_its_t_tests(n, size):
 def test_the_direction_of_a_claim_changes_nothing():
     for size in (0.5, 1.0):
         found = [
-            sensitivity.assay(known, made_of(known, of_size(size)), 8, REPEATS)
+            sensitivity.assay(known, made_of(known, of_size(size)), [8], REPEATS)
             for known in (claim(contrast()), claim(contrast(direction="less")))
         ]
         assert found[0].holds == near(found[1].holds) and found[0].refuted == near(found[1].refuted)
@@ -94,20 +94,20 @@ def test_without_noise_every_world_is_told_right(how, n):
     for tests in ([contrast()], [EQUAL], [PEAK], [points("trend")], two(), [*two(), EQUAL | {"name": "e"}, PEAK]):
         known = claim(*tests, decided_by=how)
         made = made_of(known, still)
-        assert sensitivity.assay(known, made, n, 20) == Assay(1.0, 1.0)
+        assert sensitivity.assay(known, made, [n], 20) == Assay(1.0, 1.0)
         assert share(sensitivity.words(known, made, n, 2 * REVERSED, 20), [OPPOSITE]) == 1
 
 
 def test_far_more_noise_than_effect_settles_next_to_nothing():
     known = claim(contrast())
-    found = sensitivity.assay(known, made_of(known, of_size(0.01)), 8, REPEATS)
+    found = sensitivity.assay(known, made_of(known, of_size(0.01)), [8], REPEATS)
     most = 0.025 + 3 * math.sqrt(0.025 * 0.975 / REPEATS)  # either side of a two-sided test
     assert found.holds <= most and found.refuted <= most
 
 
 def test_more_seeds_are_sharper():
     known = claim(contrast())
-    found = [sensitivity.assay(known, made_of(known, of_size(0.8)), n) for n in (5, 8, 16, 32)]
+    found = [sensitivity.assay(known, made_of(known, of_size(0.8)), [n]) for n in (5, 8, 16, 32)]
     for one, more in zip(found, found[1:]):
         assert one.holds < more.holds and one.refuted < more.refuted
 
@@ -148,8 +148,8 @@ def test_tests_that_share_their_numbers_err_together():
     """The same contrast twice holds as often as once; of independent ones, both hold as often as chance says."""
     values = of_size(0.8)
     once, twice = claim(contrast()), claim(contrast(), contrast(name="again"))
-    one = sensitivity.assay(once, made_of(once, values), 16, REPEATS)
-    assert sensitivity.assay(twice, made_of(twice, values), 16, REPEATS).holds == one.holds
+    one = sensitivity.assay(once, made_of(once, values), [16], REPEATS)
+    assert sensitivity.assay(twice, made_of(twice, values), [16], REPEATS).holds == one.holds
     base = values["ppo_gamma_095"]["score"]
     other = np.array([1.0, 1.0, -1.0, -1.0, 0.0])
     other -= NOISE * (other @ NOISE)  # NOISE has a sum of squares of 1
@@ -158,7 +158,7 @@ def test_tests_that_share_their_numbers_err_together():
     other *= BOUND / 0.8 / other.std(ddof=1)
     values |= {"nlpo_gamma_095": {"score": base}, "nlpo_gamma_100": {"score": base + other}}
     apart = claim(*two())
-    assert sensitivity.assay(apart, made_of(apart, values), 16, REPEATS).holds == near(one.holds**2)
+    assert sensitivity.assay(apart, made_of(apart, values), [16], REPEATS).holds == near(one.holds**2)
 
 
 def test_a_world_as_stated_has_the_stated_effect_in_what_is_tested():
@@ -181,10 +181,10 @@ def test_a_threshold_that_is_missed_is_missed_by_as_much_as_stated():
     (one,) = made_of(known, of_size(0.8))
     bound = 0.05 * 0.5
     assert [float(one.sample.at(effect)[0]) for effect in (STATED, 0.5, NOTHING)] == pytest.approx([bound, 0, -bound])
-    found = sensitivity.assay(known, [one], 8, REPEATS)
+    found = sensitivity.assay(known, [one], [8], REPEATS)
     assert found.refuted == near(found.holds), "either side of it alike"
     sharp = made_of(known, arms(0.3, 0.001))
-    assert sensitivity.assay(known, sharp, 8, REPEATS) == Assay(1.0, 1.0)
+    assert sensitivity.assay(known, sharp, [8], REPEATS) == Assay(1.0, 1.0)
     assert share(sensitivity.words(known, sharp, 8, NOTHING, REPEATS), [OPPOSITE]) == 1
 
 
@@ -233,12 +233,12 @@ def test_there_is_none_where_a_test_has_no_sample():
     values = counted(arms(0.3))
     for known in (claim(SHARE), claim(contrast(), SHARE), claim(contrast(), SHARE, decided_by="any")):
         made = made_of(known, values)
-        assert made[-1].evidence is not None and sensitivity.assay(known, made, 8) is None
+        assert made[-1].evidence is not None and sensitivity.assay(known, made, [8]) is None
     beside = claim(contrast(), {**SHARE, "role": "beside"})
-    assert sensitivity.assay(beside, made_of(beside, values), 8) is not None
+    assert sensitivity.assay(beside, made_of(beside, values), [8]) is not None
     lost = claim(contrast())  # a test that was not made has none either
     flat = values | {"ppo_kl_0": values["zero_shot"]}
-    assert sensitivity.assay(lost, made_of(lost, flat), 8) is None
+    assert sensitivity.assay(lost, made_of(lost, flat), [8]) is None
 
 
 def test_the_ledger_says_it_of_every_claim_it_tests():
@@ -249,7 +249,7 @@ def test_the_ledger_says_it_of_every_claim_it_tests():
     known = {"Z01": claim(contrast(), beside, decided_by="all"), "Z02": claim(SHARE), "Z03": claim(awaiting=["dqn"])}
     known = {name: one.replace(id=name) for name, one in known.items()}
     rows = judge.ledger(known, results(values), ["Z01", "Z02"])
-    own = sensitivity.assay(known["Z01"], made_of(known["Z01"], values), 5)
+    own = sensitivity.assay(known["Z01"], made_of(known["Z01"], values), [5])
     assert rows[0]["assay"] == dataclasses.asdict(own) and 0.1 < own.holds < 0.9
     assert own.holds == share(sensitivity.words(known["Z01"], made_of(known["Z01"], values), 5, STATED), FOR)
     assert rows[1]["p"] is not None and [row["assay"] for row in rows[1:]] == [None, None]

@@ -254,14 +254,3 @@ def test_each_change_of_a_word_has_the_step_that_made_it(tmp_path):
         "Z05": ["holds", "holds, but smaller than stated", "holds", "–", "–"],
     }  # Z04: nobody tested it
     assert "3 of 4 claims have a word of another kind" in text
-
-
-def test_a_registered_design_counts_with_the_draws_that_have_all_its_conditions(monkeypatch):
-    source = planted("a", 0.1, seeds=(101, 102, 103))
-    table = source.results.per_seed
-    table = table[(table.seed != 103) | (table.condition != "strong")]  # settled before draw 103
-    params = SimpleNamespace(**vars(source.params), model_copy=lambda update: SimpleNamespace(
-        **{**vars(source.params), **update}))  # fmt: skip
-    monkeypatch.setattr(sources, "described", lambda params, c: source.settings[c])
-    found = sources._of_a_design(params, table)
-    assert found.params.seeds == (101, 102) and set(found.settings) == set(source.settings)

@@ -15,12 +15,13 @@ from typing import Any
 
 import pandas as pd
 
-from workbook.ledger import checks, judge, sensitivity
+from workbook.ledger import checks, judge, looks, sensitivity
 from workbook.ledger.claim import Claim
 from workbook.ledger.contrast import measure
 from workbook.ledger.page import write_csv
 from workbook.ledger.sensitivity import NOTHING, REVERSED, SEED, STATED
 from workbook.results import results as tables
+from workbook.results.files import DRAWS
 from workbook.results.tables import join, markdown
 from workbook.statistics.paired import ALPHA
 from workbook.statistics.rule import AGAINST, FOR, HOLDS_SMALLER, TOO_SMALL
@@ -113,13 +114,16 @@ def page(rows: Sequence[Mapping[str, Any]], profile: str, own: int, left: Sequen
 
 
 def write(params, worlds: int = WORLDS) -> Path:
-    """Calibrate the profile's claims on reports/<profile>/per_seed.csv; the page's path.
+    """Calibrate the profile's claims on its table of seeds, or of a registered design's draws; the page's path.
 
     Raises: ReportError where no table is, ClaimError where a listed claim cannot be decided.
     """
     known = checks.load(params.folder / params.root / "claims.yaml")
     judge.check_listed(known, params.claims, params.all_runs, params.profile)
-    results = tables.load(params, judge.runs_of(known, params))
+    if (params.reports_folder / DRAWS).is_file():
+        results = looks.results(params)
+    else:
+        results = tables.load(params, judge.runs_of(known, params))
     rows = rows_of(known, results, params.claims, worlds=worlds)
     simulated = {row["id"] for row in rows}
     left = [name for name in params.claims if name not in simulated]

@@ -178,7 +178,7 @@ def ledger(
         rows.append(row_of(claim, verdict, half, results, fixed))
         if rows[-1]["p"] is not None:
             made = [measure(test, claim, results, "test") for test in claim.deciding]
-            found = sensitivity.assay(claim, made, len(results.seeds))
+            found = sensitivity.assay(claim, made, [len(results.seeds)])
             rows[-1]["assay"] = found and asdict(found)
     over_the_ledger(rows)
     return rows

@@ -21,7 +21,8 @@ from rlnlp.settings import Settings
 from workbook.ledger.claim import Claim, ClaimError, conditions_of, repetitions
 from workbook.ledger.judge import Verdict, judge, over_the_ledger, row_of
 from workbook.ledger.ruling import rule_hash
-from workbook.results.results import Results
+from workbook.results.files import DRAWS
+from workbook.results.results import Results, read_per_seed
 from workbook.statistics.rule import settled
 from workbook.statistics.sequential import levels, stage_wise
 
@@ -150,6 +151,14 @@ def results_of(table: pd.DataFrame, draws: Sequence[int], params) -> Results:
     }
     kept = rows[rows.condition.isin(there)].reset_index(drop=True)
     return Results(params.model_copy(update=update), kept, pd.DataFrame(), {}, {}, {}, {}, {}, {})
+
+
+def results(params) -> Results:
+    """The committed draws of a registered design that have every condition (one that is settled takes its own away)."""
+    table = read_per_seed(params.reports_folder / DRAWS)
+    every = table[table.decoding == "plain"].groupby("seed").condition.nunique()
+    whole = every.index[every == table.condition.nunique()]
+    return results_of(table, [int(seed) for seed in whole], params)
 
 
 def ledger(design: Design, claims: Mapping[str, Claim], table: pd.DataFrame, params) -> list[dict[str, Any]]:

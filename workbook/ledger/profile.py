@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from workbook.figures.parts import save
@@ -20,7 +21,12 @@ def write(params) -> list[dict[str, Any]]:
     rows, folder = judge.ledger(known, results, params.claims), params.reports_folder / "claims"
     if one_model.shared(params):
         rows = [{**row, "one_model": True} for row in rows]
-    page.write(rows, folder)
-    if forest.contrasts(ours := {params.profile: rows}):
-        save(forest.forest(ours), folder, "forest")
+    keep(rows, params.profile, folder)
     return rows
+
+
+def keep(rows: list[dict[str, Any]], profile: str, folder: Path) -> None:
+    """The ledger's files and, where there are published effects, its forest plot."""
+    page.write(rows, folder)
+    if forest.contrasts(ours := {profile: rows}):
+        save(forest.forest(ours), folder, "forest")

@@ -1,6 +1,6 @@
 """How sharp the ledger is: what a claim's tests would say of worlds in which the answer is known.
 
-    assay(claim, made, n=8)     # Assay(holds=.91, refuted=.97): of a world as stated, and of one where nothing is there
+    assay(claim, made, [8])     # Assay(holds=.91, refuted=.97): of a world as stated, and of one where nothing is there
     sequence(claim, made, [8, 16, 32], STATED)      # the last word and the seeds it took, world by world
 
 The claim's own numbers give the noise: their covariance over seeds, all tests together, so that tests which share
@@ -34,8 +34,9 @@ class Assay:
     refuted: float
 
 
-def assay(claim: Claim, made: Sequence[Made], n: int, repeats: int = REPEATS) -> Assay | None:
-    """The assay sensitivity of a claim's deciding tests at n seeds; None where a test has no sample.
+def assay(claim: Claim, made: Sequence[Made], looks: Sequence[int], repeats: int = REPEATS) -> Assay | None:
+    """The assay sensitivity of a claim's deciding tests, looked at after each n seeds of `looks` (often one); None
+    where a test has no sample.
 
     made: its deciding tests, of >= 2 seeds. Standard error of a share p: sqrt(p (1 - p) / repeats). Limits: without
     noise 1 and 1; far more noise than effect: 0 and 0.
@@ -43,8 +44,8 @@ def assay(claim: Claim, made: Sequence[Made], n: int, repeats: int = REPEATS) ->
     if any(one.sample is None for one in made):
         return None
     return Assay(
-        holds=share(words(claim, made, n, STATED, repeats), FOR),
-        refuted=share(words(claim, made, n, NOTHING, repeats), AGAINST),
+        holds=share([word for word, _ in sequence(claim, made, looks, STATED, repeats)], FOR),
+        refuted=share([word for word, _ in sequence(claim, made, looks, NOTHING, repeats)], AGAINST),
     )
 
 

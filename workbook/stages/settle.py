@@ -3,6 +3,7 @@
     python -m workbook.stages.settle register PROFILE    # writes profiles/PROFILE/registered.yaml, once; commit it
     python -m workbook.stages.settle run PROFILE         # goes on where the committed rows end; stop it at any time
     python -m workbook.stages.settle status PROFILE      # what is settled, what is open, what comes next
+    python -m workbook.stages.settle judge PROFILE       # ledger and page of the committed draws again, without a run
 
 A draw is finished on one machine: its models, then the conditions that an open claim still needs. Its rows go into
 reports/PROFILE/draws.csv with the key of what decided them (code, libraries, settings), which is the registered one,
@@ -134,7 +135,7 @@ def _alone(*given: Any) -> Any:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m workbook.stages.settle", description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=("register", "run", "status"))
+    parser.add_argument("what", choices=("register", "run", "status", "judge"))
     parser.add_argument("profile", help="the name of a folder in profiles/")
     parser.add_argument("--draws", type=int, nargs="+", help="register: the draws, in order; run: at most so many")
     parser.add_argument(
@@ -152,7 +153,9 @@ def main(argv: list[str] | None = None) -> int:
             print(register(params, claims, draws, args.looks, after))
             return 0
         settling = Settling(params, claims)
-        if args.what == "status":
+        if args.what == "judge":
+            settling.write()
+        if args.what in ("status", "judge"):
             print(settling.said())
             return 0
 

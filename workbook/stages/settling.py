@@ -6,6 +6,8 @@ and lost.csv, with the draws in which a run raised twice.
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import platform
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,17 +15,19 @@ from typing import Any
 
 import pandas as pd
 
-from workbook.ledger import looks, page
+from workbook.ledger import combine, looks, page, profile, registered, sensitivity
 from workbook.ledger.claim import Claim, ClaimError, Test, repetitions
+from workbook.ledger.contrast import measure
 from workbook.results.files import DRAWS
 from workbook.results.measures import yardstick_of
 from workbook.results.results import NEEDED
 from workbook.runs.params import Params
 from workbook.stages import registration
 from workbook.stages.one_draw import Failed
+from workbook.store.files import atomic_write
 from workbook.store.tables import read_table, write_table
 
-SUPERSEDED, LOST = "superseded.csv", "lost.csv"
+SUPERSEDED, LOST, PAGE = "superseded.csv", "lost.csv", "looks.md"
 DIGITS = 7  # of what is committed
 Rows = Sequence[dict[str, Any]]
 
@@ -106,12 +110,30 @@ class Settling:
         self.read()
 
     def write(self) -> None:
-        """The ledger of the looks made so far."""
-        if rows := looks.ledger(self.design, self.claims, self.table, self.params):
-            now = registration.judging()
-            about = {"lost_draws": len(self.gone), "judging": now, "as_registered": now == self.registered.judging}
-            rows = [{**row, **about} for row in rows]
-            page.write(rows, self.params.reports_folder / "claims")
+        """The ledger of the looks made so far, and the page about them."""
+        if not (rows := looks.ledger(self.design, self.claims, self.table, self.params)):
+            return
+        now, folder = registration.judging(), self.params.reports_folder
+        about = {"lost_draws": len(self.gone), "judging": now, "as_registered": now == self.registered.judging}
+        rows = [{**row, "assay": self._assay(row), **about} for row in rows]
+        profile.keep(rows, self.params.profile, folder / "claims")
+        found = combine.find_ledgers(folder.parent, (*combine.NO_EVIDENCE, self.params.profile))
+        others = {name: json.loads(path.read_text(encoding="utf-8"))["rows"] for name, path in found.items()}
+        said = [page.lost(len(self.gone))] * bool(self.gone) + [f"{self._judged_by()}."] * (not about["as_registered"])
+        text = registered.text(self.params.profile, self.registered, self.looked(), rows, others, said)
+        atomic_write(folder / PAGE, text)
+
+    def _assay(self, row: dict[str, Any]) -> dict[str, float] | None:
+        """How sharp the whole design is for a claim: over all its looks, with the noise of the draws that judged it."""
+        claim = self.claims[row["id"]]
+        results = looks.results_of(self.table, self.design.draws[: row["look"]], self.params)
+        made = [measure(test, claim, results, "test") for test in claim.deciding]
+        found = sensitivity.assay(claim, made, self.design.looks)
+        return found and dataclasses.asdict(found)
+
+    def _judged_by(self) -> str:
+        now, then = registration.judging(), self.registered.judging
+        return f"judged by other code ({now[:12]}) than that of the registration ({then[:12]})"
 
     def said(self) -> str:
         """What is settled and what is open, in a few lines."""
@@ -119,10 +141,8 @@ class Settling:
         for one in looked:
             words = [f"{name} ({one.verdicts[name].word})" for name in one.settled]
             lines.append(f"look at {one.n} draws, level {one.level:.4f}: settled {', '.join(words) or 'none'}")
-        if (now := registration.judging()) != self.registered.judging:
-            lines.append(
-                f"judged by other code ({now[:12]}) than that of the registration ({self.registered.judging[:12]})"
-            )
+        if registration.judging() != self.registered.judging:
+            lines.append(self._judged_by())
         left, step = looks.open_claims(self.design, looked), self.next()
         lines.append(f"open: {', '.join(left) or 'none'}")
         if self.gone:

@@ -68,23 +68,16 @@ def counts(params, without: Collection[str] = NO_EVIDENCE) -> bool:
 
 def source(params) -> Source:
     """A profile and the rows of its conditions that were made with today's settings."""
-    if (registered := params.reports_folder / DRAWS).is_file():
-        return _of_a_design(params, tables.read_per_seed(registered))
+    if (params.reports_folder / DRAWS).is_file():
+        results = looks.results(params)
+        settings = {c: described(params, c) for c in results.params.runs}
+        return Source(params.profile, results.params, results, settings, {})
     table = tables.read_per_seed(params.reports_folder / PER_SEED)
     rows = {c: found for c, found in table.groupby("condition", sort=False) if c in params.all_runs}
     settings = {c: described(params, c) for c in rows}
     stale = {c: said for c in rows if (said := otherwise(rows[c], settings[c], params.seeds))}
     kept = {c: v for c, v in settings.items() if c not in stale}
     return Source(params.profile, params, tables.load(params, list(kept)), kept, stale)
-
-
-def _of_a_design(params, table: pd.DataFrame) -> Source:
-    """A registered design: its draws that have every condition (a claim that is settled takes its own away)."""
-    every = table[table.decoding == "plain"].groupby("seed").condition.nunique()
-    draws = sorted(int(seed) for seed in every.index[every == table.condition.nunique()])
-    results = looks.results_of(table, draws, params)
-    settings = {c: described(params, c) for c in results.params.runs}
-    return Source(params.profile, results.params, results, settings, {})
 
 
 def described(params, condition: str) -> dict[str, Any]:
