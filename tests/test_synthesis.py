@@ -77,6 +77,16 @@ def test_cells_that_nobody_ran_are_listed_empty():
     assert all(row["effect"] is None and row["n"] is None for row in table[-2:]) and table[0]["effect"] is not None
 
 
+def test_a_repetition_is_no_specification_of_its_own():
+    source = planted("a", 0.1)
+    once = specification.curve(ASKED, [source])
+    for name in ("default", "hundred"):
+        again = source.results.per_seed.query("condition == @name").assign(condition=f"{name}_2")
+        source.settings[f"{name}_2"] = {**source.settings[name], "replicate": 1.0}
+        source = replace(source, results=replace(source.results, per_seed=pd.concat([source.results.per_seed, again])))
+    assert len(specification.curve(ASKED, [source])) == len(once)
+
+
 def test_levels_of_the_penalty_are_the_profiles_own():
     asked = ASKED.replace(vary="kl_coef", pairs=(("default", "none"), ("default", "stronger")))
     found = {r.change: r for r in specification.curve(asked, [planted("a", 0.1)]) if r.n}

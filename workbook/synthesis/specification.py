@@ -145,6 +145,8 @@ def _of(question: Question, source: Source) -> Iterator[Specification]:
     """Those of one profile."""
     groups: dict[str, dict[Any, str]] = {}
     for condition, own in source.settings.items():
+        if own.get("replicate"):
+            continue  # other random numbers: the same specification
         if question.vary in own and own.get("updates") and _is_among(own, question.among):
             rest = json.dumps({k: v for k, v in own.items() if k != question.vary}, sort_keys=True)
             groups.setdefault(rest, {}).setdefault(level(source, condition, question.vary), condition)
