@@ -12,7 +12,7 @@ import pytest
 from workbook.ledger import checks
 from workbook.ledger.claim import Claim, ClaimError
 from workbook.results.results import Results
-from workbook.synthesis import across, changes, curve, files, forest, machines, page, sources, specification
+from workbook.synthesis import across, again, changes, curve, files, forest, machines, page, sources, specification
 from workbook.synthesis.sources import Source
 
 ROOT = Path(__file__).parents[1]
@@ -264,3 +264,15 @@ def test_each_change_of_a_word_has_the_step_that_made_it(tmp_path):
         "Z05": ["holds", "holds, but smaller than stated", "holds", "–", "–"],
     }  # Z04: nobody tested it
     assert "3 of 4 claims have a word of another kind" in text
+
+
+def test_draws_that_another_profile_ran_too_are_compared():
+    design, other = planted("settled", 0.1), planted("a", 0.1)
+    assert again.sentence(design, planted("b", 0.1, task="other")) == ""  # other texts
+    assert again.sentence(design, planted("b", 0.1, seeds=(11, 12, 13))) == ""
+    assert "run 5 draws of settled again: of 50 numbers that both tables have, 0 differ" in again.said(design, [other])
+    table = other.results.per_seed
+    table.loc[(table.condition == "strong") & (table.seed == 2), "score"] += 1e-5
+    assert "2 differ in seven digits (`strong`)" in again.sentence(design, other)
+    other.settings["strong"] = {**other.settings["strong"], "gamma": 0.5}  # then it is another run
+    assert "of 40 numbers that both tables have, 0 differ" in again.sentence(design, other)

@@ -12,7 +12,7 @@ from workbook.ledger.claim import Claim
 from workbook.results.results import Results
 from workbook.results.tables import effect, join, markdown
 from workbook.store.files import atomic_write
-from workbook.synthesis import across, changes, curve, files, forest, machines, specification
+from workbook.synthesis import across, again, changes, curve, files, forest, machines, specification
 from workbook.synthesis.sources import Source
 
 HEAD = """# Synthesis
@@ -73,8 +73,9 @@ def write(root: Path, claims: Mapping[str, Claim], sources: Sequence[Source], on
         table = f"[table]({name}_specifications.csv)"
         text += [f"### {name}: {question.question}", _picture(figure), f"{curve.summary(rows)} ({table})"]
     text += [FORESTS, *_forests(out, claims, across.across(claims, sources), only or list(questions))]
-    again = machines.runs(out, sources[0].params) if (out / machines.EARLIER).is_file() else {}
-    text += _machines(out, claims, again)
+    earlier = machines.runs(out, sources[0].params) if (out / machines.EARLIER).is_file() else {}
+    text += _machines(out, claims, earlier)
+    text += [again.said(design, sources) for design in sources if design.registered]
     atomic_write(out / "synthesis.md", "\n\n".join(part for part in text if part) + "\n")
     return out / "synthesis.md"
 

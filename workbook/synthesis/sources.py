@@ -28,13 +28,15 @@ WHOLE = ("task", "language_model", "reward_model", "bring")  # sections that say
 @dataclass(frozen=True)
 class Source:
     """A profile. settings: condition -> what it is (its learner's settings and its run's), of those whose rows agree
-    with them; stale: condition -> in what its rows were made otherwise, so that they are left out."""
+    with them; stale: condition -> in what its rows were made otherwise, so that they are left out; registered: it is a
+    registered design."""
 
     profile: str
     params: Any
     results: Results
     settings: dict[str, dict[str, Any]]
     stale: dict[str, str]
+    registered: bool = False
 
     @property
     def task(self) -> str:
@@ -71,7 +73,7 @@ def source(params) -> Source:
     if (params.reports_folder / DRAWS).is_file():
         results = looks.results(params)
         settings = {c: described(params, c) for c in results.params.runs}
-        return Source(params.profile, results.params, results, settings, {})
+        return Source(params.profile, results.params, results, settings, {}, registered=True)
     table = tables.read_per_seed(params.reports_folder / PER_SEED)
     rows = {c: found for c, found in table.groupby("condition", sort=False) if c in params.all_runs}
     settings = {c: described(params, c) for c in rows}
