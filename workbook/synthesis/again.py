@@ -37,5 +37,6 @@ def sentence(design: Source, other: Source) -> str:
     differ = join([f"`{c}`" for c in pd.unique(both.condition[off.any(axis=1)])])
     return (
         f"The profile {other.profile} has run {len(set(both.seed))} draws of {design.profile} again: of "
-        f"{there.sum():,} numbers that both tables have, {off.sum():,} differ in seven digits{f' ({differ})' if differ else ''}."
+        f"{there.sum():,} numbers that both tables have, {off.sum():,} differ in seven digits"
+        f"{f' ({differ})' if differ else ''}."
     )
