@@ -78,7 +78,8 @@ def decided(rows: Rows) -> pd.DataFrame:
 
 
 def unsettled(rows: Rows) -> pd.DataFrame:
-    """The deciding tests that leave a claim open, with the seeds that would settle the effect stated."""
+    """The deciding tests that leave a claim open, with the seeds that would settle the effect stated; in a registered
+    design also those of a claim that has its word, and stays until each of its tests has one."""
     return pd.DataFrame(
         [
             {
@@ -90,7 +91,7 @@ def unsettled(rows: Rows) -> pd.DataFrame:
                 "seeds that would settle it": in_words(c["n_needed"], c["n"]) if c["n_needed"] else "not known",
             }
             for row in rows
-            if row["word"] in OPENS
+            if row["word"] in OPENS or row.get("settled") is False
             for c in row["components"]
             if c["role"] == "decides" and c["word"] in (*OPENS, NOT_MEASURED)
         ]
