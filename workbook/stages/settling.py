@@ -115,7 +115,7 @@ class Settling:
             return
         now, folder = registration.judging(), self.params.reports_folder
         about = {"lost_draws": len(self.gone), "judging": now, "as_registered": now == self.registered.judging}
-        rows = [{**row, "assay": self._assay(row), **about} for row in rows]
+        rows = [_short({**row, "assay": self._assay(row), **about}) for row in rows]
         profile.keep(rows, self.params.profile, folder / "claims")
         found = combine.find_ledgers(folder.parent, (*combine.NO_EVIDENCE, self.params.profile))
         others = {name: json.loads(path.read_text(encoding="utf-8"))["rows"] for name, path in found.items()}
@@ -176,6 +176,11 @@ def _write(path: Path, rows: Rows) -> None:
 
 
 def _short(value: Any) -> Any:
+    """A number, or what holds some, with so many digits."""
+    if isinstance(value, dict):
+        return {name: _short(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_short(part) for part in value]
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
