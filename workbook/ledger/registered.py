@@ -10,10 +10,12 @@ import pandas as pd
 from workbook.ledger import page
 from workbook.ledger.looks import Design, Look
 from workbook.results.tables import join, markdown
-from workbook.statistics.rule import FOR, OPENS, OPPOSITE, TOO_SMALL
+from workbook.statistics import rule
+from workbook.statistics.rule import FOR, OPPOSITE, TOO_SMALL
 from workbook.statistics.sequential import levels
 
 PLANTED = {"K01": FOR, "K02": (TOO_SMALL,), "K03": (OPPOSITE,)}  # claim: what the ledger has to say of it
+AT_LEVEL = {"here [95 %]": "here [at its look's level]"}  # of intervals, 1 - level
 SURE = ("C09", "C12")  # of which little else could come out: their traps say why
 HEAD = """# The registered design `{profile}`, look by look
 
@@ -42,14 +44,14 @@ def text(
     if planted := [row for row in rows if row["id"] in PLANTED]:
         parts += ["## What was planted", markdown(_planted(planted))]
     if len(left := page.unsettled(open_ones)):
-        parts += ["## Open, and what it would take", markdown(left)]
+        parts += ["## Open, and what it would take", markdown(left.rename(columns=AT_LEVEL))]
     return "\n\n".join(parts) + "\n"
 
 
 def settled(row: Mapping[str, Any]) -> bool:
     """Whether each deciding test of a tested claim has a word that is not open."""
     words = [c["word"] for c in row["components"] if c["role"] == "decides"]
-    return bool(words) and row["word"] not in OPENS and row["p"] is not None and not {*words} & {*OPENS}
+    return bool(words) and row["p"] is not None and rule.settled(words)
 
 
 def _looks(design: Design, looked: Sequence[Look]) -> pd.DataFrame:
@@ -75,14 +77,15 @@ def _shares(design: Design, rows: Sequence[Mapping[str, Any]], elsewhere: Mappin
     tested = {row["id"]: row for found in elsewhere.values() for row in found if row["p"] is not None}
     others = {name for name in tested if name not in design.claims}
     by_others = {row["id"] for found in elsewhere.values() for row in found if row["id"] in others and settled(row)}
-    whole = len(others) + len(design.claims)
+    own = {*design.claims} - {*PLANTED}
+    whole, many = len(others) + len(own), len(done & own) + len(by_others)
+    draws = sorted({tested[name]["seeds"] for name in others})
     return (
         f"{_of(len(done), len(design.claims))} of the registered claims are settled; without the planted ones and "
         f"those of which little else could come out ({join(SURE)}), {_of(len(done & {*asked}), len(asked))}. Of the "
-        f"{whole} "
-        f"claims that any profile tests, {_of(len(done) + len(by_others), whole)}: {len(others)} are tested by other "
-        f"profiles only ({join(sorted(others))}), on five draws that had been seen, and "
-        f"{len(by_others)} of them are settled there."
+        f"{whole} claims that any profile tests, the planted ones aside, {_of(many, whole)}: {len(others)} are "
+        f"tested by other profiles only ({join(sorted(others))}), on {join([f'{n}' for n in draws])} draws that had "
+        f"been seen, and {len(by_others)} of them are settled there."
     )
 
 

@@ -1,5 +1,5 @@
-"""What changed since the edition before, claim by claim, in steps that change one thing each: the words that stood
-then, those that today's rule and tests give to the same tables, and today's words, of today's tables.
+"""What changed since the edition before, claim by claim: the words that stood then, those that today's rule and tests
+give to the same tables, and today's words, of today's tables.
 
 `python -m workbook.synthesis.changes` takes the first two from the history (BEFORE, JUDGED_AGAIN) into before.csv,
 once; everything else reads that file and the ledgers.
@@ -7,6 +7,7 @@ once; everything else reads that file and the ledgers.
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
@@ -25,7 +27,7 @@ from workbook.statistics.rule import AGAINST, FOR
 from workbook.store.files import atomic_write
 from workbook.store.tables import read_table, write_table
 
-BEFORE, JUDGED_AGAIN = "d9b6c42", "369ba30"  # the old rule on the old tables; today's on the same ones
+BEFORE, JUDGED_AGAIN = "837f3ed", "369ba30"  # the old rule, and today's, on the same tables (checked)
 TABLE, PAGE = "before.csv", "changes.md"
 MAIN, REGISTERED = "mini", "settle"  # the profile that everybody runs, and the design that has its settings
 RENAMED = {"nlpo_p_100": "ppo_kl_default", "nlpo_sync_1": "ppo_top_p"}  # the same to the bit: run once since
@@ -33,23 +35,28 @@ THEN = {"holds here": "holds", "fails here": "opposite", "inconclusive": "open"}
 SAME, SIZE, TESTS = "same", "stated effect", "tests"
 HEAD = """# What changed, claim by claim
 
-Each step changes one thing. *Before*: the words of the edition before (commit {before}; five draws, responses that
-may end, β 0.05; a rule that could say *holds*, *fails* and *inconclusive*, with half of the published effect as
-what is stated). *Today's rule*: the same tables, not a run more, by the rule and the tests of today. *Now*: today's
-tables, with their settings and draws. Made by `python -m workbook.synthesis`; [before.csv](before.csv) was taken
-from the history once.
+*Before*: the words of the edition before (commit {before}; five draws; a rule that could say *holds*, *fails* and
+*inconclusive*, with half of the published effect as what is stated). *Today's rule*: the same tables, not a run more,
+by the rule and the tests of today. *Now*: today's tables, with their settings and draws; for the generated reviews
+also the word of the [registered design](../settle/looks.md). Made by `python -m workbook.synthesis`;
+[before.csv](before.csv) was taken from the history once.
 
-*By what* names the steps at which a word went from one kind to another (for, too small, opposite, open, not
-tested). `tests`: a deciding test asks something else, compares something else, or left. `stated effect`: the tests
-are the same, and what is stated is the published effect, no longer half of it. `rule`: the tests are the same; the
-rule is another one (it can refute, counts one-sided errors, leaves yardsticks alone that are none). `settings and
-draws`: responses of fixed length, β 0.2, the learning rates of the profile pilot, 1,024 test prompts, and other
-draws."""
+*By what* names the steps at which a word went from one kind to another (for, too small, opposite, open, not tested).
+The first step changes the rule of all claims (it can refute, and counts one-sided errors), and of most of them more:
+`rule and tests` where a deciding test asks or compares something else, or left; `rule and stated effect` where the
+tests are the same and what is stated is the published effect, no longer half of it; `rule` where nothing else changed.
+What of it turned a word is not taken apart further. The second step, `settings and draws`, is that to the registered
+design: responses of fixed length, β 0.2, the learning rates of the profile pilot, 1,024 test prompts, other draws."""
 
 
 def extract(root: Path, out: Path) -> None:
-    """Write before.csv: claim, profile, the two words, and what became of the claim's deciding tests."""
+    """Write before.csv: claim, profile, the two words, and what became of the claim's deciding tests.
+
+    Raises: ValueError where a table has other scores at the second commit than at the first.
+    """
     old, new = (_words(root, commit) for commit in (BEFORE, JUDGED_AGAIN))
+    for profile in sorted({profile for _, profile in new}):
+        _same_numbers(root, f"reports/{profile}/per_seed.csv")
     tests = [_tests(root, commit) for commit in (BEFORE, JUDGED_AGAIN)]
     rows = [
         {
@@ -104,7 +111,11 @@ def _line(row: Mapping[str, Any], now: Mapping[str, dict], registered: Mapping[s
     kinds = [kind(word) for word in words]
     if set(kinds) == {"not tested"} and name not in registered:
         return {}
-    first = {SAME: "rule"}.get(row["tests"], row["tests"])
+    if name in registered:
+        kinds[2] = kind(registered[name]["word"])
+    elif kinds[2] == "not tested":
+        kinds[2] = kinds[1]  # too few seeds for a word
+    first = "rule" if row["tests"] == SAME else f"rule and {row['tests']}"
     steps = [first] * (kinds[0] != kinds[1]) + ["settings and draws"] * (kinds[1] != kinds[2])
     shown = [word if kind(word) != "not tested" else "not tested" for word in words]
     shown[2] += TURNS * bool(last.get("turns"))
@@ -141,6 +152,17 @@ def _tests(root: Path, commit: str) -> dict[str, list]:
     return {name: claim.get("tests", []) for name, claim in found.items()}
 
 
+def _same_numbers(root: Path, path: str) -> None:
+    """Scores to nine digits, where both commits have the table."""
+    there = [_git(root, "ls-tree", "--name-only", commit, path).strip() for commit in (BEFORE, JUDGED_AGAIN)]
+    if all(there):
+        tables = [pd.read_csv(io.StringIO(_show(root, commit, path))) for commit in (BEFORE, JUDGED_AGAIN)]
+        keys = ["condition", "seed", "split", "decoding"]
+        first, second = (table.set_index(keys).score.sort_index() for table in tables)
+        if not np.allclose(first, second, rtol=1e-9, atol=0, equal_nan=True):
+            raise ValueError(f"{path}: other numbers at {JUDGED_AGAIN} than at {BEFORE}")
+
+
 def _renamed(value: Any) -> Any:
     if isinstance(value, dict):
         return {RENAMED.get(k, k): _renamed(v) for k, v in value.items()}
@@ -150,8 +172,11 @@ def _renamed(value: Any) -> Any:
 
 
 def _show(root: Path, commit: str, path: str) -> str:
-    said = ["git", "-C", str(root), "show", f"{commit}:{path}"]
-    return subprocess.run(said, capture_output=True, text=True, check=True).stdout
+    return _git(root, "show", f"{commit}:{path}")
+
+
+def _git(root: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True).stdout
 
 
 def main(argv: Sequence[str] | None = None) -> int:
