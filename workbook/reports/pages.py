@@ -96,12 +96,6 @@ def _nearest(read: dict[str, str], name: str) -> str:
     return read.get(max((key for key in read if name.startswith(key)), key=len, default=""), "")
 
 
-SETTLED = (
-    "So few seeds give effects and no words; the [registered design](../../settle/claims/claims.md) asks the same of "
-    "more draws."
-)
-
-
 # the words -----------------------------------------------------------------------------------------------------------
 
 
@@ -123,8 +117,6 @@ def answer(page: Page) -> str:
     judged = [r for r in rows if r["word"] not in (AWAITING, ELSEWHERE)]
     counts = counted(judge.summary(judged)) or "none decided in this profile"
     second = f"Claims: {counts}{f'; {len(lost)} not judged' if lost else ''}."
-    if any(r["components"] and r["word"] == ELSEWHERE for r in rows):  # tested, on too few seeds for a word
-        second += f" {SETTLED}"
     if not page.headline:
         return f"**Answer.** No two of its runs can be compared here. {second}"
     first = page.headline[0]
