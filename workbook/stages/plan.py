@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rlnlp.settings import ConfigError
-from workbook.runs import algorithms, checks
+from workbook.runs import checks
 from workbook.runs.params import Params
 from workbook.stages import costs
 from workbook.stages.costs import Cost
@@ -112,9 +112,8 @@ def by_report(params: Params, each: Mapping[str, Cost], row: Callable[..., dict]
 
 
 def searched(params: Params) -> list[str]:
-    """Algorithms whose learning rate is searched, for all that the runs use; none for runs in a world."""
-    used = {params.run(name).algorithm for name in params.all_runs if not params.run(name).world}
-    return sorted({algorithms.module(name).ABOUT.searched_as for name in used} - {""})
+    """Algorithms whose learning rate is searched."""
+    return sorted({params.searched(name) for name in params.all_runs} - {""})
 
 
 def measured(params: Params, jobs: int = 2) -> dict | None:
