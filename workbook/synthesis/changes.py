@@ -1,0 +1,164 @@
+"""What changed since the edition before, claim by claim, in steps that change one thing each: the words that stood then,
+the words that today's rule and tests give to the same tables, and today's words, of today's tables.
+
+`python -m workbook.synthesis.changes` takes the first two from the history (BEFORE, JUDGED_AGAIN) into before.csv, once;
+everything else reads that file and the ledgers.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from ruamel.yaml import YAML
+
+from workbook.ledger.claim import Claim
+from workbook.ledger.ruling import AWAITING, ELSEWHERE, TURNS
+from workbook.results.tables import join, markdown
+from workbook.statistics.rule import AGAINST, FOR
+from workbook.store.files import atomic_write
+from workbook.store.tables import read_table, write_table
+
+BEFORE, JUDGED_AGAIN = "d9b6c42", "369ba30"  # the old rule on the old tables; today's on the same ones
+TABLE, PAGE = "before.csv", "changes.md"
+MAIN, REGISTERED = "mini", "settle"  # the profile that everybody runs, and the design that has its settings
+RENAMED = {"nlpo_p_100": "ppo_kl_default", "nlpo_sync_1": "ppo_top_p"}  # the same to the bit: run once since
+THEN = {"holds here": "holds", "fails here": "opposite", "inconclusive": "open"}  # the words of the old rule
+SAME, SIZE, TESTS = "same", "stated effect", "tests"
+HEAD = """# What changed, claim by claim
+
+Each step changes one thing. *Before*: the words of the edition before (commit {before}; five draws, responses that may
+end, β 0.05; a rule that could say *holds*, *fails* and *inconclusive*, with half of the published effect as what is
+stated). *Today's rule*: the same tables, not a run more, by the rule and the tests of today. *Now*: today's tables, with
+their settings and draws. Made by `python -m workbook.synthesis`; [before.csv](before.csv) was taken from the history
+once.
+
+*By what* names the steps at which a word went from one kind to another (for, too small, opposite, open, not tested).
+`tests`: a deciding test asks something else, compares something else, or left. `stated effect`: the tests are the same,
+and what is stated is the published effect, no longer half of it. `rule`: the tests are the same; the rule is another one
+(it can refute, counts one-sided errors, leaves yardsticks alone that are none). `settings and draws`: responses of fixed
+length, β 0.2, the learning rates of the profile pilot, 1,024 test prompts, and other draws."""
+
+
+def extract(root: Path, out: Path) -> None:
+    """Write before.csv: claim, profile, the two words, and what became of the claim's deciding tests."""
+    old, new = (_words(root, commit) for commit in (BEFORE, JUDGED_AGAIN))
+    tests = [_tests(root, commit) for commit in (BEFORE, JUDGED_AGAIN)]
+    rows = [
+        {
+            "id": claim,
+            "profile": profile,
+            "before": THEN.get(then := old.get((claim, profile), ELSEWHERE), then),
+            "judged_again": word,
+            "tests": compared(*(found.get(claim, []) for found in tests)),
+        }
+        for (claim, profile), word in new.items()
+    ]
+    write_table(out / TABLE, rows)
+
+
+def compared(old: Sequence[Mapping], new: Sequence[Mapping]) -> str:
+    """What became of a claim's deciding tests: `same`, `stated effect` (nothing else), or `tests`."""
+    deciding = [[_renamed(t) for t in tests if t.get("role") != "beside"] for tests in (old, new)]
+    if deciding[0] == deciding[1]:
+        return SAME
+    sizeless = [[{k: v for k, v in t.items() if k != "effect"} for t in tests] for tests in deciding]
+    return SIZE if sizeless[0] == sizeless[1] else TESTS
+
+
+def write(root: Path, claims: Mapping[str, Claim], out: Path) -> str:
+    """The page, where before.csv is; a sentence with a link to it, "" without."""
+    if not (out / TABLE).is_file():
+        return ""
+    ledgers = {path.parent.parent.name: _ledger(path) for path in sorted(root.glob("reports/*/claims/claims.json"))}
+    text = [HEAD.format(before=BEFORE)]
+    before = pd.DataFrame(read_table(out / TABLE)).fillna("")
+    for profile in sorted(set(before.profile), key=lambda name: (name != MAIN, name)):
+        registered = ledgers.get(REGISTERED, {}) if profile == MAIN else {}
+        rows = before[before.profile == profile].to_dict("records")
+        lines = [line for row in rows if (line := _line(row, ledgers.get(profile, {}), registered, claims))]
+        if lines:
+            text += [f"## {profile}", _summary(lines), markdown(pd.DataFrame(lines))]
+    atomic_write(out / PAGE, "\n\n".join(text) + "\n")
+    return f"[What changed, claim by claim]({PAGE}), since the edition before."
+
+
+def kind(word: str) -> str:
+    """Of what kind a word is; words of one kind differ by how far they lean, or how large the effect is."""
+    if word in ("", AWAITING, ELSEWHERE):
+        return "not tested"
+    return "for" if word in FOR else word if word in AGAINST else "open"
+
+
+def _line(row: Mapping[str, Any], now: Mapping[str, dict], registered: Mapping[str, dict], claims) -> dict[str, str]:
+    """A row of the page; nothing for a claim that no step tested."""
+    name, last = row["id"], now.get(row["id"], {})
+    words = [row["before"], row["judged_again"], last.get("word", "")]
+    kinds = [kind(word) for word in words]
+    if set(kinds) == {"not tested"} and name not in registered:
+        return {}
+    first = {SAME: "rule"}.get(row["tests"], row["tests"])
+    steps = [first] * (kinds[0] != kinds[1]) + ["settings and draws"] * (kinds[1] != kinds[2])
+    shown = [word if kind(word) != "not tested" else "not tested" for word in words]
+    shown[2] += TURNS * bool(last.get("turns"))
+    line = {"claim": f"{name} {claims[name].claim}", "before": shown[0], "today's rule": shown[1], "now": shown[2]}
+    if registered:
+        line["registered design"] = _registered(registered.get(name))
+    return {**line, "by what": join(steps) or "–"}
+
+
+def _registered(row: Mapping[str, Any] | None) -> str:
+    if not row:
+        return "–"
+    return f"{row['word']} ({row['look']} draws{'' if row['settled'] else ' so far'})"
+
+
+def _summary(lines: Sequence[Mapping[str, str]]) -> str:
+    """How many words changed their kind, and by what."""
+    by = Counter(line["by what"] for line in lines if line["by what"] != "–")
+    said = f"{sum(by.values())} of {len(lines)} claims have a word of another kind"
+    return said + (": " + "; ".join(f"{many} by {step}" for step, many in by.most_common()) if by else "") + "."
+
+
+def _ledger(path: Path) -> dict[str, dict]:
+    return {row["id"]: row for row in json.loads(path.read_text(encoding="utf-8"))["rows"]}
+
+
+def _words(root: Path, commit: str) -> dict[tuple[str, str], str]:
+    rows = json.loads(_show(root, commit, "reports/claims.json"))["rows"]
+    return {(row["id"], profile): word for row in rows for profile, word in row["words"].items()}
+
+
+def _tests(root: Path, commit: str) -> dict[str, list]:
+    found = YAML(typ="safe", pure=True).load(_show(root, commit, "claims.yaml"))
+    return {name: claim.get("tests", []) for name, claim in found.items()}
+
+
+def _renamed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {RENAMED.get(k, k): _renamed(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_renamed(v) for v in value]
+    return RENAMED.get(value, value) if isinstance(value, str) else value
+
+
+def _show(root: Path, commit: str, path: str) -> str:
+    said = ["git", "-C", str(root), "show", f"{commit}:{path}"]
+    return subprocess.run(said, capture_output=True, text=True, check=True).stdout
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    root = Path(next(iter(sys.argv[1:] if argv is None else argv), "."))
+    extract(root, root / "reports/synthesis")
+    print(f"{root / 'reports/synthesis' / TABLE}: {BEFORE}, {JUDGED_AGAIN}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
