@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from workbook.ledger import one_model
+from workbook.ledger import beside, one_model
 from workbook.ledger.contrast import NOT_MEASURED, in_words
 from workbook.ledger.judge import summary
 from workbook.ledger.made import Component
@@ -42,7 +42,9 @@ SHARP = (
 
 def answer(rows: Rows) -> str:
     """Two sentences: how many claims got each word, and which of them the evidence contradicts; a third where all
-    seeds share one base model."""
+    seeds share one base model. Where a registered design has the words, it says which."""
+    if said := beside.said(rows):
+        return said
     n, profile = rows[0]["seeds"], rows[0]["profile"]
     against = [row["id"] for row in rows if row["word"] in AGAINST]
     turns = [row["id"] for row in rows if row["turns"]]
@@ -62,7 +64,7 @@ def decided(rows: Rows) -> pd.DataFrame:
     for row in rows:
         whole = {
             "claim": f"**{row['id']}** {row['claim']}",
-            "verdict": f"**{row['word']}**",
+            "verdict": f"**{beside.word(row) or row['word']}**",
             "at half the budget": (row["half_word"] or NOTHING) + (" (turns)" if row["turns"] else ""),
         }
         for c in (c for c in row["components"] if c["role"] == "decides"):
@@ -70,7 +72,7 @@ def decided(rows: Rows) -> pd.DataFrame:
                 "test": c["name"],
                 "published": _effect(c, "published"),
                 "here [95 %]": _effect(c, "effect"),
-                "alone": c["word"],
+                "alone": beside.word_of_test(row, c["name"]) or c["word"],
             }
             lines.append({"claim": whole["claim"], **cells, **whole})
             whole = dict.fromkeys(whole, "")
@@ -143,8 +145,8 @@ def table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
                 "claim": f"{row['id']}: {row['claim']}",
                 "source": row["source"],
                 "published": row["published_text"],
-                "here": row["sentence"],
-                "verdict": row["word"] + TURNS * row["turns"],
+                "here": _effects(row) if beside.word(row) else row["sentence"],
+                "verdict": beside.word(row) or row["word"] + TURNS * row["turns"],
             }
             for row in rows
         ]
@@ -176,6 +178,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     parts = [
         f"# Claims, profile {rows[0]['profile']}" if rows else "# Claims",
         counts(rows) + ".",
+        *filter(None, [beside.said(rows)]),
         *(lost(row["lost_draws"]) for row in rows[:1] if "lost_draws" in row),
         *([one_model.SAID] if one_model.marked(rows) else []),
         tables.markdown(table(rows)),
@@ -240,6 +243,12 @@ def _lacking(rows: Rows, word: str, title: str) -> pd.DataFrame:
     return pd.DataFrame(
         [{"claim": f"**{r['id']}** {r['claim']}", title: "; ".join(r["lacks"])} for r in rows if r["word"] == word]
     )
+
+
+def _effects(row: Mapping[str, Any]) -> str:
+    """Every deciding test's effect, in a line."""
+    deciding = [c for c in row["components"] if c["role"] == "decides"]
+    return "; ".join(f"{c['name']} {_effect(c, 'effect')}" for c in deciding)
 
 
 def _effect(c: Mapping[str, Any], which: str) -> str:

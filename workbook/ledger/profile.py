@@ -6,19 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from workbook.figures.parts import save
-from workbook.ledger import checks, forest, judge, one_model, page
+from workbook.ledger import beside, checks, forest, judge, one_model, page
 from workbook.results import results as tables
 
 
 def write(params) -> list[dict[str, Any]]:
     """Judge the profile's claims on reports/<profile>/per_seed.csv into reports/<profile>/claims; the rows of the
-    ledger.
+    ledger, with the words of a registered design whose first draws these are.
 
     Raises: ReportError where no table is, ClaimError where a listed claim cannot be decided.
     """
     known = checks.load(params.folder / params.root / "claims.yaml")
     results = tables.load(params, judge.runs_of(known, params))
-    rows, folder = judge.ledger(known, results, params.claims), params.reports_folder / "claims"
+    rows, folder = beside.put(judge.ledger(known, results, params.claims), params), params.reports_folder / "claims"
     if one_model.shared(params):
         rows = [{**row, "one_model": True} for row in rows]
     keep(rows, params.profile, folder)

@@ -24,7 +24,7 @@ from typing import Any
 import pandas as pd
 
 from workbook.figures.parts import Shown, save, short
-from workbook.ledger import checks, judge
+from workbook.ledger import beside, checks, judge
 from workbook.ledger import page as ledger_page
 from workbook.ledger.claim import conditions_of
 from workbook.ledger.ruling import AWAITING, ELSEWHERE
@@ -77,7 +77,7 @@ class Page:
         everything = tables_of.load(params, compared)
         lost = {i: sorted(conditions_of(known[i]) & set(everything.missing)) for i in mine}
         lost = {i: gone for i, gone in lost.items() if gone}
-        rows = judge.ledger(known, everything, [i for i in mine if i not in lost])
+        rows = beside.put(judge.ledger(known, everything, [i for i in mine if i not in lost]), params)
         return [r for r in rows if r["report"] == self.name and r["id"] not in lost], lost
 
 
@@ -116,7 +116,7 @@ def answer(page: Page) -> str:
     rows, lost = page.judged
     judged = [r for r in rows if r["word"] not in (AWAITING, ELSEWHERE)]
     counts = counted(judge.summary(judged)) or "none decided in this profile"
-    second = f"Claims: {counts}{f'; {len(lost)} not judged' if lost else ''}."
+    second = beside.said(rows) or f"Claims: {counts}{f'; {len(lost)} not judged' if lost else ''}."
     if not page.headline:
         return f"**Answer.** No two of its runs can be compared here. {second}"
     first = page.headline[0]

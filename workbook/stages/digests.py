@@ -19,7 +19,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from workbook.results.files import CONDITIONS, CURVES, EPISODES, FACTS, PER_SEED, SAMPLES
+from workbook.results.files import CONDITIONS, CURVES, EPISODES, FACTS, PER_SEED, REGISTERED, SAMPLES
 from workbook.store.files import atomic_json, file_hash
 
 LEDGER = "claims"
@@ -73,11 +73,21 @@ def lists(values: Mapping[str, Any], folder: Path) -> dict[str, list[str]]:
     return shown(values, compared)
 
 
-def write(lists: dict[str, Iterable[str]], tables: Path, out: Path) -> None:
-    """One file per report in `out`; files of reports that are no more are removed."""
-    found, models = run_digests(tables), file_hash(tables / FACTS)
+def registered(values: Mapping[str, Any], folder: Path) -> dict[str, str]:
+    """Digest of the words that a registered design has for this profile's draws; empty where none has any."""
+    if not values.get("claims"):
+        return {}
+    from workbook.ledger.beside import words_for  # brings pandas
+
+    words = words_for(folder / values["root"] / "reports", values["seeds"])
+    return {REGISTERED: hashlib.sha256(json.dumps(words).encode()).hexdigest()} if words else {}
+
+
+def write(lists: dict[str, Iterable[str]], tables: Path, out: Path, more: Mapping[str, str] = {}) -> None:
+    """One file per report in `out`, with `more` in each; files of reports that are no more are removed."""
+    found, all_read = run_digests(tables), {FACTS: file_hash(tables / FACTS), **more}
     for name, conditions in lists.items():
-        atomic_json(out / f"{name}.json", {c: found.get(c, MISSING) for c in conditions} | {FACTS: models})
+        atomic_json(out / f"{name}.json", {c: found.get(c, MISSING) for c in conditions} | all_read)
     for path in out.glob("*.json"):
         if path.stem not in lists:
             path.unlink()
@@ -91,7 +101,8 @@ def main(argv: list[str]) -> int:
         return 2
     path, out = Path(argv[0]), Path(argv[1])
     values = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
-    write(lists(values, path.parent), path.parent / values["root"] / "reports" / values["profile"], out)
+    tables = path.parent / values["root"] / "reports" / values["profile"]
+    write(lists(values, path.parent), tables, out, registered(values, path.parent))
     return 0
 
 

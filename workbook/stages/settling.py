@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from workbook.ledger import combine, looks, page, profile, registered, sensitivity
+from workbook.ledger import beside, combine, looks, page, profile, registered, sensitivity
 from workbook.ledger.claim import Claim, ClaimError, Test, repetitions
 from workbook.ledger.contrast import measure
 from workbook.results.files import DRAWS
@@ -117,6 +117,7 @@ class Settling:
         about = {"lost_draws": len(self.gone), "judging": now, "as_registered": now == self.registered.judging}
         rows = [_short({**row, "assay": self._assay(row), **about}) for row in rows]
         profile.keep(rows, self.params.profile, folder / "claims")
+        beside.keep(self.params.profile, self.registered.draws, rows, folder.parent)
         found = combine.find_ledgers(folder.parent, (*combine.NO_EVIDENCE, self.params.profile))
         others = {name: json.loads(path.read_text(encoding="utf-8"))["rows"] for name, path in found.items()}
         said = [page.lost(len(self.gone))] * bool(self.gone) + [f"{self._judged_by()}."] * (not about["as_registered"])

@@ -37,8 +37,8 @@ HEAD = """# What changed, claim by claim
 
 *Before*: the words of the edition before (commit {before}; five draws; a rule that could say *holds*, *fails* and
 *inconclusive*, with half of the published effect as what is stated). *Today's rule*: the same tables, not a run more,
-by the rule and the tests of today. *Now*: today's tables, with their settings and draws; for the generated reviews
-also the word of the [registered design](../settle/looks.md). Made by `python -m workbook.synthesis`;
+by the rule and the tests of today. *Now*: today's tables, with their settings and draws; for mini the words of the
+[registered design](../settle/looks.md), whose first draws mini runs. Made by `python -m workbook.synthesis`;
 [before.csv](before.csv) was taken from the history once.
 
 *By what* names the steps at which a word went from one kind to another (for, too small, opposite, open, not tested).
@@ -107,28 +107,19 @@ def kind(word: str) -> str:
 def _line(row: Mapping[str, Any], now: Mapping[str, dict], registered: Mapping[str, dict], claims) -> dict[str, str]:
     """A row of the page; nothing for a claim that no step tested."""
     name, last = row["id"], now.get(row["id"], {})
+    last = registered.get(name, last)
     words = [row["before"], row["judged_again"], last.get("word", "")]
     kinds = [kind(word) for word in words]
-    if set(kinds) == {"not tested"} and name not in registered:
+    if set(kinds) == {"not tested"}:
         return {}
-    if name in registered:
-        kinds[2] = kind(registered[name]["word"])
-    elif kinds[2] == "not tested":
-        kinds[2] = kinds[1]  # too few seeds for a word
     first = "rule" if row["tests"] == SAME else f"rule and {row['tests']}"
     steps = [first] * (kinds[0] != kinds[1]) + ["settings and draws"] * (kinds[1] != kinds[2])
     shown = [word if kind(word) != "not tested" else "not tested" for word in words]
     shown[2] += TURNS * bool(last.get("turns"))
+    if name in registered:
+        shown[2] += f" ({last['look']} draws{'' if last['settled'] else ' so far'})"
     line = {"claim": f"{name} {claims[name].claim}", "before": shown[0], "today's rule": shown[1], "now": shown[2]}
-    if registered:
-        line["registered design"] = _registered(registered.get(name))
     return {**line, "by what": join(steps) or "–"}
-
-
-def _registered(row: Mapping[str, Any] | None) -> str:
-    if not row:
-        return "–"
-    return f"{row['word']} ({row['look']} draws{'' if row['settled'] else ' so far'})"
 
 
 def _summary(lines: Sequence[Mapping[str, str]]) -> str:
