@@ -16,7 +16,7 @@ DESIGN = [
     row("P02", "open", component("trend", "open"), look=16, settled=False),
 ]
 EFFECTS = [  # of four seeds: effects, and no word
-    row("P01", "not testable here", component("score", "too few seeds", effect=0.25), seeds=4, lacks=["at least 5 seeds"]),
+    row("P01", "not testable here", component("score", "too few seeds", effect=0.25), seeds=4, lacks=["5 seeds"]),
     row("P02", "not testable here", component("trend", "too few seeds"), seeds=4),
     row("P03", "not testable here", seeds=4, lacks=["the run x"]),  # its runs are not here
     row("P04", "not testable here", component("score", "too few seeds"), seeds=4),  # the design has not got it

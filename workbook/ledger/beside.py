@@ -1,4 +1,4 @@
-"""A registered design's words beside the effects of a profile that runs its first draws, too few for words of its own."""
+"""A registered design's words beside the effects of a profile that runs its first draws: too few for its own words."""
 
 from __future__ import annotations
 
