@@ -177,8 +177,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     ]
     parts = [
         f"# Claims, profile {rows[0]['profile']}" if rows else "# Claims",
-        counts(rows) + ".",
-        *filter(None, [beside.said(rows)]),
+        beside.said(rows) or counts(rows) + ".",
         *(lost(row["lost_draws"]) for row in rows[:1] if "lost_draws" in row),
         *([one_model.SAID] if one_model.marked(rows) else []),
         tables.markdown(table(rows)),

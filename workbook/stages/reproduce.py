@@ -130,9 +130,11 @@ def tell_pages(folder: Path, values: dict[str, Any] | None, old: set[str]) -> No
         if page.parent.name not in stale:
             print(f"{'ledger' if page.parent.name == 'claims' else 'report'}: {os.path.relpath(page)}")
     if "claims" not in stale and (ledger := pages / "claims" / "claims.json").exists():
-        from workbook.results.tables import counted  # brings pandas
+        from workbook.ledger import beside  # they bring pandas
+        from workbook.results.tables import counted
 
-        print(f"claims: {counted(json.loads(ledger.read_text(encoding='utf-8'))['summary'])}", flush=True)
+        found = json.loads(ledger.read_text(encoding="utf-8"))
+        print(f"claims: {beside.said(found['rows']) or counted(found['summary'])}", flush=True)
 
 
 def side_by_side(folder: Path, values: dict[str, Any]) -> str:
