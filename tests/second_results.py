@@ -143,7 +143,7 @@ def make(folder: Path, profile: str = "mini", seeds=(1, 2, 3, 4, 5), leave_out=(
                     }
                     for u in range(1, min(12, learner["updates"]) + 1)
                 ]
-            for decoding in ("plain", "top_p", "own", *run["decodings"]):
+            for decoding in dict.fromkeys(("plain", "top_p", "own", *run["decodings"])):
                 noisy = {
                     k: v if v is None or k.startswith("kept") else v + own
                     for k, v in truth(run, learner, decoding).items()

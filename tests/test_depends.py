@@ -21,6 +21,8 @@ from workbook.store.identity import Code
 pytestmark = pytest.mark.xdist_group("depends")  # what it sets up takes seconds: once, not once a worker
 
 VALUES = depends.read(ROOT / "params.yaml")
+SEARCHED = "{ppo: {}, nlpo: {}, a2c: {}, reinforce: {}, grpo: {}}"  # a search, which this profile has not
+VALUES["tune"]["own"] = YAML(typ="safe", pure=True).load(SEARCHED)
 PIPELINE = depends.read(ROOT / "dvc.yaml")["stages"]
 LOSSES = Path(losses.__file__).relative_to(ROOT)
 
@@ -114,6 +116,8 @@ def finished(tmp_path_factory) -> Path:
     shutil.copytree(ROOT / "notebooks", copy / "notebooks")
     for name in ("params.yaml", "claims.yaml"):
         shutil.copy(ROOT / name, copy)
+    text = (copy / "params.yaml").read_text(encoding="utf-8")
+    (copy / "params.yaml").write_text(text.replace("  own: {} ", f"  own: {SEARCHED} "), encoding="utf-8")
     build, stages = copy / "build", {}
     depends.write(VALUES, build / "code", depends.record_of(copy, VALUES), copy)
     for name, value in conditions.files(checks.load(copy / "params.yaml")).items():
@@ -180,13 +184,13 @@ def test_why_names_the_settings_that_differ_with_both_values(ran):
 
 def test_a_setting_makes_only_the_runs_again_that_are_given_it(ran):
     """The fifth of the five edits."""
-    before = VALUES["evaluation"]["beams"]
-    set_value(ran, "evaluation", "beams", before + 1)
+    before = VALUES["evaluation"]["top_k"]
+    set_value(ran, "evaluation", "top_k", before + 1)
     found, *_ = why(ran)
-    beams = {f"runs@{name}" for name, run in VALUES["runs"].items() if "beam" in run.get("decodings", ())}
-    print(f"a setting (evaluation.beams): {len(found)} of {len(VALUES['runs'])} runs: {', '.join(sorted(found))}")
-    assert {name for name in found if name.startswith("runs@")} == beams != set()
-    assert all(found[name] == [f"evaluation.beams: {before} -> {before + 1}"] for name in beams)
+    decoded = {f"runs@{name}" for name, run in VALUES["runs"].items() if "top_k" in run.get("decodings", ())}
+    print(f"a setting (evaluation.top_k): {len(found)} of {len(VALUES['runs'])} runs: {', '.join(sorted(found))}")
+    assert {name for name in found if name.startswith("runs@")} == decoded != set()
+    assert all(found[name] == [f"evaluation.top_k: {before} -> {before + 1}"] for name in decoded)
 
 
 def test_why_says_so_where_the_earlier_code_is_not_known(ran):

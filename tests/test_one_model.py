@@ -19,7 +19,7 @@ REVIEWS = ROOT / "profiles" / "reviews" / "params.yaml"
 
 @pytest.fixture(scope="module")
 def rows():
-    return json.loads((ROOT / "reports" / "mini" / "claims" / "claims.json").read_text(encoding="utf-8"))["rows"]
+    return json.loads((ROOT / "reports" / "full" / "claims" / "claims.json").read_text(encoding="utf-8"))["rows"]
 
 
 @pytest.fixture(scope="module")

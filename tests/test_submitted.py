@@ -18,13 +18,13 @@ FEW = ["zero_shot", "ppo_kl_0", "ppo_kl_default", "nlpo_kl_0", "nlpo_kl_default"
 
 @pytest.fixture(scope="module")
 def params():
-    return workbook.runs.checks.load(ROOT / "params.yaml")
+    return workbook.runs.checks.load(ROOT / "profiles/full/params.yaml")
 
 
 @pytest.fixture(scope="module")
 def ours():
     """What somebody else would have of these conditions: two metrics on test prompts."""
-    table = pd.read_csv(ROOT / "reports/mini/per_seed.csv", low_memory=False)
+    table = pd.read_csv(ROOT / "reports/full/per_seed.csv", low_memory=False)
     rows = table[table.condition.isin(FEW) & (table.split == "test") & (table.decoding == "plain")]
     return rows[["condition", "seed", "score", "human_log_perplexity"]].reset_index(drop=True)
 

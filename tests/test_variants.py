@@ -25,6 +25,7 @@ from workbook.texts.hub import DataError
 pytestmark = pytest.mark.xdist_group("variants")  # what it sets up takes seconds: once, not once a worker
 
 ROOT = Path(__file__).parents[1]
+UNTRAINED = ("zero_shot", "free_zero_shot", "zero_shot_50", "numbers_zero_shot")
 SETTINGS = {
     "task.language_model_reviews": 60,
     "task.language_model_validation_reviews": 10,
@@ -35,6 +36,8 @@ SETTINGS = {
     "task.train_prompts": 100,
     "task.validation_prompts": 10,
     "task.test_prompts": 10,
+    "evaluation.test_prompts": 0,
+    **{f"runs.{name}.test_prompts": 0 for name in UNTRAINED},
     "language_model.steps": 5,
     "language_model.batch_size": 2,
     "language_model.width": 32,
@@ -44,6 +47,7 @@ SETTINGS = {
     "reward_model.max_tokens": 48,
     "reward_model.learning_rate": 3e-3,
     "sampling.max_new_tokens": 8,
+    "sampling.min_new_tokens": 0,
     "variants.dropout": 0.1,
     "variants.standard_prompts": 70,
 }

@@ -62,7 +62,13 @@ def test_your_own_learner(kind, monkeypatch):
     known = {**algorithms.files(), "weighted": "rlnlp.learners.weighted"}
     monkeypatch.setattr(algorithms, "files", lambda: known)
     settings = checks.load(Path(__file__).resolve().parent.parent / "params.yaml").algorithm_config(
-        "weighted", updates=12, episodes_per_update=32, max_new_tokens=6, learning_rate=3e-3
+        "weighted",
+        updates=12,
+        episodes_per_update=32,
+        min_new_tokens=0,
+        max_new_tokens=6,
+        learning_rate=3e-3,
+        kl_coef=0.05,
     )
 
     def score(rollout):

@@ -58,17 +58,18 @@ def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
     yield "learning_curves", "Training", lines.training(results, groups, both)
     axes = (("generation_log_perplexity", "score"), ("kl_deployed", "score"))
     for name, decoding in (("frontier", "plain"), ("frontier_top_p", "top_p")):
-        figure = frontier.frontier(results, {"": swept(results, decoding)}, axes, named="β, or the target")
-        yield name, f"What the score costs, decoded by {decoding}", figure
+        there = [design.measure(results, c, "score", decoding) for s in swept(results) for c in s.conditions]
+        if sum(values is not None for values in there) > 1:
+            figure = frontier.frontier(results, {"": swept(results, decoding)}, axes, named="β, or the target")
+            yield name, f"What the score costs, decoded by {decoding}", figure
     figure = dots.arms(results, results.conditions, METRICS[1:3], "Two log-perplexities")
     yield "perplexities", "Two numbers called perplexity", figure
-    figure = dots.arms(results, results.conditions, ("distinct_2", "msttr", "repetition"), "Diversity")
-    yield "diversity", "Diversity", figure
+    measures = ("distinct_2", "msttr", "repetition")
+    yield "diversity", "Diversity", dots.arms(results, results.conditions, measures, "Diversity")
     decodings = {"plain": "plain", "top_p": "top-p", "own": "as trained"}
     pair = [c for _, first_with in sorted(results.params.reports["kl"].pairs.items()) for c in first_with]
     metrics = ("score", "generation_log_perplexity", "distinct_2")
-    figure = dots.arms(results, pair, metrics, "By decoding", decodings=decodings)
-    yield "decodings", "What decoding does", figure
+    yield "decodings", "What decoding does", dots.arms(results, pair, metrics, "By decoding", decodings=decodings)
     if shown := [(c, results.episodes[c]) for c in pair[:2][::-1] if c in results.episodes]:
         yield "episode", "One episode, token by token", tokens.episode(shown)
 
