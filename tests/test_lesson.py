@@ -48,14 +48,14 @@ def test_an_interrupted_training_leaves_nothing_half_made(tmp_path, monkeypatch)
 
 
 def test_verdicts_are_those_of_the_committed_ledger():
-    found = lesson.verdicts("P10", "P41", profiles=["mini", "imdb"])
+    found = lesson.verdicts("P10", "P41", profiles=["settle", "imdb"])
     rows = {row["id"]: row for row in csv.DictReader((lesson.REPORTS / "claims.csv").open(encoding="utf-8"))}
-    assert found.loc["P10"].tolist() == [rows["P10"][name] for name in ("claim", "mini", "imdb")]
-    assert list(found.index) == ["P10", "P41"] and list(found.columns) == ["claim", "mini", "imdb"]
+    assert found.loc["P10"].tolist() == [rows["P10"][name] for name in ("claim", "settle", "imdb")]
+    assert list(found.index) == ["P10", "P41"] and list(found.columns) == ["claim", "settle", "imdb"]
     with pytest.raises(ValueError, match="no 'P411'.*P41"):
         lesson.verdicts("P411")
-    with pytest.raises(ValueError, match="no 'minni'.*mini"):
-        lesson.verdicts("P10", profiles=["minni"])
+    with pytest.raises(ValueError, match="no 'setle'.*settle"):
+        lesson.verdicts("P10", profiles=["setle"])
 
 
 def test_models_go_where_the_variable_says_and_else_to_the_repository(tmp_path, monkeypatch):

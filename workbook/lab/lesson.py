@@ -13,8 +13,9 @@ from rlnlp.settings import nearest
 REPORTS = Path(__file__).resolve().parents[2] / "reports"
 
 
-def verdicts(*claims: str, profiles: Sequence[str] = ("mini", "full", "imdb")) -> pd.DataFrame:
-    """What the committed ledger says today: a row per claim (such as "P01"), its text and the verdict of each profile.
+def verdicts(*claims: str, profiles: Sequence[str] = ("settle", "full", "imdb")) -> pd.DataFrame:
+    """What the committed ledger says today: a row per claim (such as "P01"), its text and the verdict of each profile, a
+    dash where the profile did not ask.
 
     Raises ValueError for a claim or a profile that the ledger does not have, the nearest named.
     """
@@ -24,4 +25,4 @@ def verdicts(*claims: str, profiles: Sequence[str] = ("mini", "full", "imdb")) -
     ]:
         if name not in known:
             raise ValueError(f"the ledger has no {name!r}{nearest(name, known)}")
-    return ledger.loc[list(claims), ["claim", *profiles]]
+    return ledger.loc[list(claims), ["claim", *profiles]].fillna("–")
