@@ -7,6 +7,9 @@ from pathlib import Path
 
 from workbook.store import files, tables
 
+UNTRAINED = ("zero_shot", "free_zero_shot", "zero_shot_50", "numbers_zero_shot")
+ALL_PROMPTS = {"evaluation.test_prompts": 0, **{f"runs.{name}.test_prompts": 0 for name in UNTRAINED}}  # of few
+
 
 def write_run(folder: Path, name: str, score: float, seeds=(1, 2, 3), updates: int = 3) -> None:
     """A run as the pipeline leaves it, with made-up numbers."""

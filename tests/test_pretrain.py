@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.made_up import ALL_PROMPTS
 from workbook.draws import base, maker, training
 from workbook.draws.classifier import accuracy, epoch_of, positive_probability, train_classifier
 from workbook.draws.judge import judge_accuracy, load_judge
@@ -348,7 +349,7 @@ def small(tmp_path_factory):
         "validation_prompts": 10,
         "test_prompts": 10,
     }
-    changes = {f"task.{k}": v for k, v in sizes.items()}
+    changes = ALL_PROMPTS | {f"task.{k}": v for k, v in sizes.items()}
     changes |= {"language_model.steps": 5, "language_model.batch_size": 2, "reward_model.epochs": 1}
     changes |= {"language_model.width": 32, "reward_model.width": 32}
     params = load(ROOT / "params.yaml", **changes)

@@ -12,6 +12,7 @@ import torch
 
 from rlnlp import rewards, scoring
 from rlnlp.types import stream
+from tests.made_up import ALL_PROMPTS
 from workbook.draws import base, fewer_labels, maker, standard, training, variants
 from workbook.draws.classifier import new_classifier, train_classifier
 from workbook.draws.judge import judge_accuracy, load_judge
@@ -25,7 +26,6 @@ from workbook.texts.hub import DataError
 pytestmark = pytest.mark.xdist_group("variants")  # what it sets up takes seconds: once, not once a worker
 
 ROOT = Path(__file__).parents[1]
-UNTRAINED = ("zero_shot", "free_zero_shot", "zero_shot_50", "numbers_zero_shot")
 SETTINGS = {
     "task.language_model_reviews": 60,
     "task.language_model_validation_reviews": 10,
@@ -36,8 +36,7 @@ SETTINGS = {
     "task.train_prompts": 100,
     "task.validation_prompts": 10,
     "task.test_prompts": 10,
-    "evaluation.test_prompts": 0,
-    **{f"runs.{name}.test_prompts": 0 for name in UNTRAINED},
+    **ALL_PROMPTS,
     "language_model.steps": 5,
     "language_model.batch_size": 2,
     "language_model.width": 32,

@@ -14,8 +14,8 @@ REPORTS = Path(__file__).resolve().parents[2] / "reports"
 
 
 def verdicts(*claims: str, profiles: Sequence[str] = ("settle", "full", "imdb")) -> pd.DataFrame:
-    """What the committed ledger says today: a row per claim (such as "P01"), its text and the verdict of each profile, a
-    dash where the profile did not ask.
+    """What the committed ledger says today: a row per claim (such as "P01"), its text and the verdict of each profile,
+    a dash where the profile did not ask.
 
     Raises ValueError for a claim or a profile that the ledger does not have, the nearest named.
     """
