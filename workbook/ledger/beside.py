@@ -49,7 +49,7 @@ def word(row: Mapping[str, Any]) -> str:
     """ "too small (settle, 8 draws)"; "" for a row that has no such word."""
     if not (found := row.get("registered")):
         return ""
-    return f"{found['word']} ({found['profile']}, {found['look']} draws{'' if found['settled'] else ' so far'})"
+    return f"{found['word']} ({found['profile']}, {found['look']} draws{'' if found['settled'] else ', not settled'})"
 
 
 def word_of_test(row: Mapping[str, Any], test: str) -> str:

@@ -117,7 +117,7 @@ def _line(row: Mapping[str, Any], now: Mapping[str, dict], registered: Mapping[s
     shown = [word if kind(word) != "not tested" else "not tested" for word in words]
     shown[2] += TURNS * bool(last.get("turns"))
     if name in registered:
-        shown[2] += f" ({last['look']} draws{'' if last['settled'] else ' so far'})"
+        shown[2] += f" ({last['look']} draws{'' if last['settled'] else ', not settled'})"
     line = {"claim": f"{name} {claims[name].claim}", "before": shown[0], "today's rule": shown[1], "now": shown[2]}
     return {**line, "by what": join(steps) or "–"}
 
