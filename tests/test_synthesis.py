@@ -260,7 +260,7 @@ def test_each_change_of_a_word_has_the_step_that_made_it(tmp_path):
     assert cells == {
         "Z01": ["open", "too small", "opposite (8 draws)", "rule and settings and draws"],
         "Z02": ["open", "open, leans for", "holds (turns at half the budget)", "settings and draws"],
-        "Z03": ["holds", "opposite", "open (16 draws so far)", "rule and tests and settings and draws"],
+        "Z03": ["holds", "opposite", "open (16 draws, not settled)", "rule and tests and settings and draws"],
         "Z05": ["holds", "holds, but smaller than stated", "holds", "–"],
     }  # Z04: nobody tested it
     assert "3 of 4 claims have a word of another kind" in text
