@@ -27,6 +27,7 @@ ROWS = [
     ["figures"],
     ["ledger"],
     ["synthesis"],
+    ["grue"],
     ["study"],
     ["lab"],
     ["reports"],
