@@ -36,7 +36,12 @@ def reports(tmp_path):
 
 def test_the_first_draws_of_a_design_get_its_words(reports):
     rows = beside.put(EFFECTS, params(reports, (1, 2, 3, 4)))
-    assert [beside.word(r) for r in rows] == ["too small (settled, 8 draws)", "open (settled, 16 draws, not settled)", "", ""]
+    assert [beside.word(r) for r in rows] == [
+        "too small (settled, 8 draws)",
+        "open (settled, 16 draws, not settled)",
+        "",
+        "",
+    ]
     said = beside.said(rows)
     assert said.startswith("4 draws give effects and no words (5 are the fewest).") and "on 8 to 16 draws" in said
     assert said.endswith("of the 2 claims here: 1 too small; 1 open.")
