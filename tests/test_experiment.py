@@ -22,7 +22,7 @@ from workbook.runs.draw import frequent_tokens, load_draw
 from workbook.runs.facts import training_facts
 from workbook.runs.params import Params
 from workbook.runs.settings import Run
-from workbook.stages import depends
+from workbook.stages import carry, depends
 from workbook.store import files, identity, locks, tables
 from workbook.texts import data
 
@@ -305,6 +305,31 @@ def test_a_finished_seed_whose_files_changed_is_made_again(world, trainings):
     assert (again / "per_seed.csv").read_bytes() == was and len(trainings) == 2
     run(world)
     assert len(trainings) == 2
+
+
+def test_what_was_carried_to_another_machine_is_not_trained_again(world, trainings, tmp_path):
+    """The tables are the same bytes; the policy's weights stay behind, and what follows a run is trained with it."""
+    here, there = world / ".scratch" / "tests", tmp_path / "there"
+    first, followed = "ppo_kl_default", "supervised"
+    for name in (first, followed):
+        run(world, name)
+    whole = checks.load(world / "params.yaml")
+    assert whole.scratch == here and {followed} == {entry.get("start") for entry in whole.all_runs.values()} - {None}
+    out = carry.pack(whole)
+    assert out.stat().st_size < 50_000 and carry.pack(whole) is None
+    assert carry.unpack(world, there) == 1 and carry.unpack(world, there) == 0
+    params, other = given(world, first), tmp_path / "out"
+    experiment.run_condition(params.model_copy(update={"seeds": (1,)}), tmp_path / "whole")
+    shutil.rmtree(here)
+    shutil.move(there, here)
+    done = len(trainings)
+    experiment.run_condition(params.model_copy(update={"seeds": (1,)}), other)
+    assert len(trainings) == done
+    for name in ("per_seed.csv", "curves.csv", "samples.jsonl", "episode.json", "config.json"):
+        assert (other / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert [path.name for path in (other / "policy_seed1").iterdir()] == ["README.md"]
+    run(world, followed)
+    assert len(trainings) == done + 1
 
 
 def test_a_checkpoint_of_another_seed_is_refused(world):

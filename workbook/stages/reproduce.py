@@ -22,7 +22,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from workbook.stages import digests, forkserver
+from rlnlp.settings import ConfigError
+from workbook.stages import carry, digests, forkserver
 from workbook.stages.command import status
 from workbook.stages.pipeline import COLLECT, RUNS, Pipeline, key, kind, with_followers
 from workbook.stages.progress import clock, in_words, to_do
@@ -41,6 +42,8 @@ def reproduce(
     began = time.monotonic()
     with contextlib.ExitStack() as held:
         held.enter_context(writer_lock(scratch / "reproduce", wait_s=0))
+        if put := carry.unpack(folder, scratch):
+            print(f"{put} finished seeds and candidates unpacked from {os.path.relpath(folder)}/finished", flush=True)
         pipeline, variables = Pipeline(folder, scratch, ours), {}
         if ours and pipeline.changed:  # its imports go on while the light stages run
             variables = held.enter_context(forkserver.running(folder, pipeline.logs / "forkserver.log"))
@@ -182,7 +185,11 @@ def main(argv: list[str] | None = None) -> int:
     def work() -> bool:
         return reproduce(folder, root / ".scratch" / args.profile, max(1, args.jobs), reports_only=args.reports)
 
-    return status(work, args.tied, "the same command continues from the last checkpoints")
+    try:
+        return status(work, args.tied, "the same command continues from the last checkpoints")
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

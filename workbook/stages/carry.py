@@ -1,0 +1,145 @@
+"""Take what a long profile has finished to another machine, in git: small files, no weights.
+
+    python -m workbook.stages.carry PROFILE      # what is finished and not packed yet: profiles/PROFILE/finished/
+
+Commit the new file. `make reproduce PROFILE=...` unpacks all of them first, so that it goes on where the machines
+before it stopped. A finished seed counts as ever under the key of all that decides its numbers, the bytes of the models
+that it started from among them: where these differ, what was unpacked is left aside and the seed runs again. Runs that
+others start from are not packed, as their policies would have to be. Once the profile's tables are committed, its
+folder `finished` can go.
+"""
+
+from __future__ import annotations
+
+import argparse
+import lzma
+import re
+import shutil
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from rlnlp.settings import ConfigError
+from workbook.runs import checks
+from workbook.runs.params import Params
+from workbook.store.files import atomic_write, is_sealed, seal, whole
+
+KEPT = ("per_seed.csv", "curves.csv", "samples.json", "episode.json")  # of a finished seed
+IN_PLACE = "policy/README.md"  # of its weights, which stay where they were trained
+SAID = "These weights stayed on the machine that trained them. Remove this seed's folder to train it again.\n"
+SEED, ROW = "runs/*/*/final", "tune/*/*/row.json"
+FINAL = r"runs/[\w-]+/seed\d+-[0-9a-f]{16}/final/(\.hash|[\w.]+|policy/README\.md)"
+PLACE = re.compile(FINAL + r"|tune/[\w-]+/[\w.+-]+/row\.json")
+
+
+def pack(params: Params) -> Path | None:
+    """Write the next archive of what no archive has; None where there is nothing."""
+    folder, known = archives(params), {name for path in packed(params) for name in names(path)}
+    followed = {entry.get("start") for entry in params.all_runs.values()}
+    seeds = [
+        path
+        for path in sorted(params.scratch.glob(SEED))
+        if path.parents[1].name in params.all_runs
+        and path.parents[1].name not in followed
+        and f"{path.relative_to(params.scratch)}/.hash" not in known
+        and is_sealed(path)
+    ]
+    rows = [path for path in sorted(params.scratch.glob(ROW)) if f"{path.relative_to(params.scratch)}" not in known]
+    if not seeds and not rows:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    out = folder / f"{len(packed(params)) + 1:04d}.tar.xz"
+    with tempfile.TemporaryDirectory() as given:
+        fresh = Path(given)
+        for path in seeds:
+            place = fresh / path.relative_to(params.scratch)
+            (place / "policy").mkdir(parents=True)
+            for name in KEPT:
+                if (path / name).is_file():
+                    shutil.copyfile(path / name, place / name)
+            (place / IN_PLACE).write_text(SAID)
+            seal(place)
+        for path in rows:
+            place = fresh / path.relative_to(params.scratch)
+            place.parent.mkdir(parents=True)
+            shutil.copyfile(path, place)
+        part = out.with_name(f".{out.name}.part")
+        with tarfile.open(part, "w:xz", preset=9) as archive:
+            for path in sorted(p for p in fresh.rglob("*") if p.is_file()):
+                archive.add(path, path.relative_to(fresh).as_posix(), filter=_nobody)
+        part.replace(out)
+    return out
+
+
+def unpack(folder: Path, scratch: Path) -> int:
+    """Put what is packed in a profile's folder where its runs look for it, and leave what is there; how many seeds and
+    candidates were put there. Raises: ConfigError naming an archive that is damaged or holds anything else."""
+    put = 0
+    for path in sorted((folder / "finished").glob("*.tar.xz")):
+        with tempfile.TemporaryDirectory(dir=_made(scratch)) as given:
+            try:
+                with tarfile.open(path) as archive:
+                    if strange := [m.name for m in archive if not (m.isfile() and PLACE.fullmatch(m.name))]:
+                        raise ConfigError(f"{path}: expected finished seeds and candidates alone, found {strange[0]}")
+                    archive.extractall(given, filter="data")
+            except (tarfile.TarError, lzma.LZMAError, EOFError, OSError) as error:
+                raise ConfigError(f"{path}: not a whole archive ({error}); check it out again") from error
+            found = Path(given)
+            for one in [*sorted(found.glob(SEED)), *sorted(found.glob(ROW))]:
+                place = scratch / one.relative_to(found)
+                if place.exists():
+                    continue
+                if one.is_file():
+                    atomic_write(place, one.read_bytes())
+                else:
+                    with whole(place) as fresh:
+                        shutil.copytree(one, fresh, dirs_exist_ok=True)
+                put += 1
+    return put
+
+
+def archives(params: Params) -> Path:
+    """The folder of a profile's archives."""
+    return params.folder / "finished"
+
+
+def packed(params: Params) -> list[Path]:
+    """The archives of a profile, in order."""
+    return sorted(archives(params).glob("*.tar.xz"))
+
+
+def names(path: Path) -> Iterator[str]:
+    """The files of an archive."""
+    with tarfile.open(path) as archive:
+        yield from archive.getnames()
+
+
+def _nobody(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """The same archive from the same files, whoever packs it and when."""
+    member.mtime, member.uid, member.gid, member.uname, member.gname, member.mode = 0, 0, 0, "", "", 0o644
+    return member
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m workbook.stages.carry", description=__doc__.partition("\n")[0])
+    parser.add_argument("profile", help="mini (top level) or the name of a folder in profiles/")
+    args = parser.parse_args(argv)
+    folder = Path() if args.profile == "mini" else Path("profiles") / args.profile
+    try:
+        out = pack(checks.load(folder / "params.yaml"))
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"wrote {out} ({out.stat().st_size / 1000:.0f} kB); commit it" if out else "nothing new is finished")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
