@@ -148,21 +148,7 @@ class StaticSampler:
     @torch.no_grad()
     def __call__(self, prompts: Prompts, uniform: Tensor) -> Rollout:
         """One response per prompt; ``uniform`` [B, T] float64 in [0, 1), a number per row and position."""
-        for decoder in self.decoders:
-            decoder.start(prompts)
-        self.uniform.copy_(uniform)
-        self.responses.fill_(self.sampling.pad_id)
-        for out in (
-            self.mask,
-            self.behavior_logprobs,
-            self.logprobs,
-            self.t,
-            *([] if self.bits is None else [self.bits]),
-        ):
-            out.zero_()
-        self.running.fill_(True)
-        self.finite.fill_(True)
-        self._token()  # from the prompts: another shape than the steps that follow
+        self.begin(prompts, uniform)
         T = self.sampling.max_new_tokens
         for t in range(1, T):
             if self.sampling.min_new_tokens < T and t % LOOK == 0 and not self.running.any():
@@ -170,6 +156,21 @@ class StaticSampler:
             self.step()
         return self._rollout(prompts)
 
+    @torch.no_grad()
+    def begin(self, prompts: Prompts, uniform: Tensor) -> None:
+        """Empty the memory and draw the first tokens, from the whole prompts; ``step`` draws one more, T - 1 times."""
+        for decoder in self.decoders:
+            decoder.start(prompts)
+        self.uniform.copy_(uniform)
+        self.responses.fill_(self.sampling.pad_id)
+        bits = [] if self.bits is None else [self.bits]
+        for out in (self.mask, self.behavior_logprobs, self.logprobs, self.t, *bits):
+            out.zero_()
+        self.running.fill_(True)
+        self.finite.fill_(True)
+        self._token()
+
+    @torch.no_grad()
     def _token(self) -> None:
         """Choose, write and feed the next token of every row. Nothing here may read a number back."""
         every, allowed = [decoder.logits() for decoder in self.decoders], None
