@@ -15,6 +15,7 @@ import functools
 import gc
 import hashlib
 import importlib.metadata
+import inspect
 import json
 import multiprocessing
 import os
@@ -173,6 +174,7 @@ class Stage:
     scale: Scale
     device: str
     precisions: tuple[str, ...]
+    limit: float = LIMIT
     began: float = dataclasses.field(default_factory=time.monotonic)
     rows: list[dict] = dataclasses.field(default_factory=list)
     left_out: list[str] = dataclasses.field(default_factory=list)
@@ -197,7 +199,7 @@ class Stage:
 
     def time_for(self, seconds: float, what: str) -> bool:
         """Whether ``seconds`` more are left; what is not begun is listed."""
-        if time.monotonic() - self.began + seconds <= LIMIT:
+        if time.monotonic() - self.began + seconds <= self.limit:
             return True
         self.left_out.append(what)
         return False
@@ -743,12 +745,12 @@ def share(stage: Stage) -> None:
         children = [fork.Process(target=sharer, args=args) for _ in range(n)]
         for child in children:
             child.start()
-        if all([ready.acquire(timeout=60) for _ in children]):
+        if all([ready.acquire(timeout=PATIENCE) for _ in children]):
             go.set()
-            made["slowest_s"] = max(spent.get(timeout=60) for _ in children)
+            made["slowest_s"] = max(spent.get(timeout=PATIENCE) for _ in children)
             made["updates_per_hour"] = 3600 * n * stage.scale.updates / made["slowest_s"]
         else:
-            made["error"] = "a process did not get ready within 60 s"
+            made["error"] = "a process did not get ready"
         for child in children:
             child.kill() if "error" in made else None
             child.join()
@@ -773,7 +775,8 @@ def run_stage(name: str, options: argparse.Namespace) -> None:
         torch.set_num_threads(1)
     if name in ("works", "exact"):
         torch.use_deterministic_algorithms(True, warn_only=True)
-    stage = Stage(name, TINY if options.tiny else REAL, options.device, options.precision)
+    scale, limit = (TINY, float("inf")) if options.tiny else (REAL, LIMIT)  # how busy a CPU is must not decide rows
+    stage = Stage(name, scale, options.device, options.precision, limit)
     WORK[name](stage)
     device = torch.cuda.get_device_name() if options.device == "cuda" else "CPU"
     found = {
@@ -785,12 +788,13 @@ def run_stage(name: str, options: argparse.Namespace) -> None:
     os.replace(part, options.out / f"{name}.json")
 
 
-def in_process(target: Callable, *args) -> int:
-    """Exit code of ``target`` in a forked process; -9 where it outlived PATIENCE and was killed with its children."""
+def in_process(patience: float | None, target: Callable, *args) -> int:
+    """Exit code of ``target`` in a forked process; -9 where it outlived ``patience`` seconds
+    and was killed with its children."""
     child = multiprocessing.get_context("fork").Process(target=target, args=args)
     child.start()
     try:
-        child.join(PATIENCE)
+        child.join(patience)
     finally:
         if child.exitcode is None:
             os.killpg(child.pid, signal.SIGKILL)
@@ -815,22 +819,25 @@ def run(options: argparse.Namespace) -> int:
         kind = "not of --tiny" if options.tiny else "of --tiny"
         say(f"{options.out}: {', '.join(other)} there are {kind}; choose another --out")
         return 1
+    if all((options.out / f"{name}.json").exists() for name in options.stages):
+        say(f"{options.out}: all there")
+        return 0
     import transformers  # noqa: F401 (once, here: every stage is forked from this process, which never touches a GPU)
 
     import rlnlp.learners.ppo  # noqa: F401
 
-    if options.device == "cuda" and in_process(has_gpu):
+    if options.device == "cuda" and in_process(PATIENCE, has_gpu):
         say("no GPU is seen here: nothing was measured (--tiny runs the code on the CPU)")
         return 1
     for name in options.stages:
         if (options.out / f"{name}.json").exists():
             say(f"{name}: there")
-        elif not options.tiny and time.monotonic() - began + LIMIT > options.seconds:
+        elif time.monotonic() - began + LIMIT > options.seconds:
             say(f"{name}: not begun, {options.seconds:g} s would be over; the same command goes on from here")
             break
         else:
             say(f"{name}: begins")
-            if code := in_process(run_stage, name, options):
+            if code := in_process(None if options.tiny else PATIENCE, run_stage, name, options):
                 failed.append(f"{name} ({'took too long' if code == -signal.SIGKILL else f'exit code {code}'})")
     if failed:
         say(f"failed: {', '.join(failed)}")
@@ -961,7 +968,7 @@ def markdown(found: dict[str, dict]) -> str:
     text += ["", "## Targets", "", *table(targets(measured, rate)), ""]
     text += ["## Roofline", "", f"Rates ({source}): {numbers}.", "", *roofline(rate), ""]
     for name in STAGES:
-        text += [f"## {name}", "", WORK[name].__doc__.strip(), ""]
+        text += [f"## {name}", "", inspect.cleandoc(WORK[name].__doc__), ""]
         if name not in measured:
             tried = ": what lies there is of `--tiny`, a trial of the code on the CPU" if name in found else ""
             text += [f"not measured{tried}", ""]
