@@ -84,6 +84,7 @@ GERMAN = [
     ("der ball wurde von einer frau gefunden .", "der ball wurde von einem frau gefunden ."),
     ("am sonntag hat emma den ball gefunden .", "am sonntag emma hat den ball gefunden ."),
     ("im park hat emma den ball gefunden .", "im park hat emma gefunden den ball ."),
+    ("die frau hat den alten ball gefunden .", "die alte frau hat den ball gefunden ."),
     ("emma hat am sonntag den ball gefunden .", "emma hat den ball am sonntag gefunden ."),
     ("der ball wurde im park von emma gefunden .", "der ball hat im park von emma gefunden ."),
 ]

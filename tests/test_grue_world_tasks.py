@@ -210,7 +210,7 @@ HOSTILE = {
     "10,000 words": LONG,
     "a long word": "a" * 100_000,
     "control characters": "the teacher opened\x00 the door .",
-    "a control character for a blank": "emma\x1fopened\x85the door .",
+    "a control character for a blank": "emma\x1fopened the door .",
     "half a pair": "emma \ud800 .",
     "other language": "der mann hat den ball nicht gefunden .",
     "markup": "<pad> <extra_id_0> | </s>",
@@ -225,8 +225,8 @@ def test_hostile_answers_are_worth_nothing(name, case):
     for row in TASKS[name].rows(0, "validation", 4):
         for reference, facts in answered(name, row):
             assert set(verdict(name, HOSTILE[case], facts).values()) == {0.0}
-            spoilt = reference.replace(" ", "\x1f", 1) if " " in reference else reference + "\x00"
-            assert verdict(name, spoilt, facts)["judge"] == 0.0
+            for control in "\x00\x1c\x7f\x85":  # some of which str.split takes for a blank
+                assert verdict(name, reference + control, facts)["judge"] == 0.0
 
 
 @pytest.mark.parametrize("name", TASKS)
