@@ -167,6 +167,9 @@ def test_cider_has_the_golden_values_and_trap_13_duplicates_and_one_alone():
     assert fixed.alone and not score.alone
     assert fixed.each(texts[1:], given[1:]) == pytest.approx([4.4923457], abs=1e-7)
     assert fixed.corpus(texts, given) == pytest.approx(5.3703293, abs=1e-7)
+    two = front.score("cider", frequencies=cider.document_frequencies([["apples"], ["pears"]]))
+    # a word said twice counts once where the reference has it once: cosine 1/2 of one order of four, one bigram more
+    assert two.each(["apples apples"], [["apples"]]) == pytest.approx([10 * (1 / 2) / 4 * math.exp(-1 / 72)])
     with pytest.raises(ScoreError, match="degenerate for one example .*expected the setting 'frequencies'"):
         front.reward({"cider": 1.0})
     with pytest.raises(ScoreError, match="expected frequencies of"):
