@@ -344,6 +344,8 @@ def test_dvc_reads_the_pipeline_of_every_profile():
         for kind in ("data", "models", "variants", "worlds"):
             assert {f"{kind}@{k}" for k in values["draws"]} == {s for s in stages if s.startswith(f"{kind}@")}
         assert {f"tune@{name}" for name in values["tune"]["own"]} == {s for s in stages if s.startswith("tune@")}
+        if (folder / "dvc.lock").is_file() and folder.name != "smoke":  # DVC itself never takes a stage out
+            assert not read(folder / "dvc.lock")["stages"].keys() - {*stages}, "take them out of dvc.lock"
 
 
 def test_dvc_keeps_quiet_and_to_itself():
