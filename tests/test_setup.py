@@ -348,6 +348,16 @@ def test_dvc_reads_the_pipeline_of_every_profile():
             assert not read(folder / "dvc.lock")["stages"].keys() - {*stages}, "take them out of dvc.lock"
 
 
+def test_what_a_clone_checks_out_is_as_small_as_the_readme_says():
+    """At most 20 MB beside the weights of a base model, which runs on another machine start from."""
+    named = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    files = [ROOT / name for name in named.split("\0") if name and not re.match(r"profiles/\w+/base/", name)]
+    found = sum(path.stat().st_size for path in files if path.is_file())
+    said = int(re.search(r"what you check out is (\d+) MB", (ROOT / "README.md").read_text(encoding="utf-8"))[1])
+    print(f"{found:,} bytes in {len(files)} files")
+    assert found <= 1e6 * min(said, 20)
+
+
 def test_dvc_keeps_quiet_and_to_itself():
     text = (ROOT / ".dvc/config").read_text()
     assert "analytics = false" in text and "autostage = false" in text and "remote" not in text
