@@ -11,11 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from .lab import MARKS, SHOTS, browser_page, drawn, open_notebook, run_all, serve
+from .lab import MARKS, SHOTS, STATE, browser_page, drawn, open_notebook, run_all, serve
 from .test_notebooks import SMALL
+from .waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = MARKS
+UNDER_THE_SLIDERS = "() => document.querySelector('.widget-vbox .jp-OutputArea-output img')?.src"
 
 
 def notebook(folder: Path, small: bool) -> None:
@@ -58,6 +60,7 @@ def test_the_quick_start_in_jupyterlab(lab, page, tmp_path):
     label.scroll_into_view_if_needed()
     drawn(page)
     page.screenshot(path=shots / "slider_before.png")
+    picture = page.evaluate(UNDER_THE_SLIDERS)
     page.locator(".widget-slider .noUi-handle").first.focus()
     for _ in range(8):
         page.keyboard.press("ArrowLeft")
@@ -67,6 +70,8 @@ def test_the_quick_start_in_jupyterlab(lab, page, tmp_path):
     )
     kept = [int(text.split()[2]) for text in (before, label.inner_text())]
     assert 1 <= kept[1] < kept[0], kept
+    page.wait_for_function(f"before => ![before, undefined].includes(({UNDER_THE_SLIDERS})())", arg=picture)
+    until(lambda: page.evaluate(STATE)["idle"], "the last picture")  # a slider that moved on may have asked for more
     drawn(page)
     page.screenshot(path=shots / "slider_after.png")
 

@@ -6,6 +6,8 @@ import hashlib
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -139,8 +141,12 @@ def finished(tmp_path_factory) -> Path:
         stage(f"runs@{name}", f"runs/{name}", f"conditions/{name}", [f"runs/{name}"], ["data", "models"])
     report = {"reports.kl": VALUES["reports"]["kl"]}
     stage("report@kl", "report/kl", "settings/report", ["reports/kl"], ["runs"], **report)
-    with open(copy / "dvc.lock", "w", encoding="utf-8") as file:
-        YAML(typ="safe").dump({"schema": "2.0", "stages": stages}, file)
+    has = {name: PIPELINE[name] for name in ("check", "nb", "code", "runs")}
+    has |= {name: {**PIPELINE[name], "matrix": {"draw": [1]}} for name in ("data", "models")}
+    has["report"] = {**PIPELINE["report"], "foreach": {"kl": None}}
+    for name, value in {"dvc.lock": {"schema": "2.0", "stages": stages}, "dvc.yaml": {"stages": has}}.items():
+        with open(copy / name, "w", encoding="utf-8") as file:
+            YAML(typ="safe").dump(value, file)
     return copy
 
 
@@ -167,6 +173,34 @@ def test_why_names_definitions_that_changed_and_not_those_that_moved(ran):
     dqn = {f"runs@{name}" for name, run in VALUES["runs"].items() if run["algorithm"] == "dqn"}
     assert dqn and not dqn & found.keys() and "models@1" not in found and after == {"report@kl"}
     assert "would run again:\n    rlnlp.losses:ppo_clip changed" in text and "report@kl" in text.splitlines()[-1]
+
+
+def test_why_names_what_is_new_and_not_what_is_gone(ran):
+    """DVC's lock goes on knowing the stages of a run that was taken out."""
+    lock = depends.read(ran / "dvc.lock")
+    text = json.dumps(lock["stages"]["runs@ppo_kl_0"])
+    lock["stages"]["runs@gone"] = json.loads(text.replace("ppo_kl_0", "gone"))
+    lock["stages"]["data@7"] = {**lock["stages"]["data@1"], "outs": []}
+    for name, value in {
+        "dvc.lock": lock,
+        "params.yaml": {**VALUES, "runs": {**VALUES["runs"], "brand_new": VALUES["runs"]["ppo_kl_0"]}},
+    }.items():
+        with open(ran / name, "w", encoding="utf-8") as file:
+            YAML(typ="safe").dump(value, file)
+    change(ran / "workbook" / "texts" / "data.py", "build")
+    found, after, text = why(ran)
+    assert found["runs@brand_new"] == ["it has not run yet"] and "runs@brand_new would run:\n" in text
+    assert "data@1" in found and not {"data@7", "runs@gone"} & {*found, *after} and "report@kl" in after
+
+
+def test_the_stages_are_those_that_dvc_makes_of_the_pipeline():
+    for folder in (ROOT, ROOT / "profiles" / "smoke"):
+        made = depends.pipeline(depends.read(folder / "dvc.yaml")["stages"], depends.read(folder / "params.yaml"))
+        command = [sys.executable, "-m", "dvc", "stage", "list", "dvc.yaml", "--name-only"]
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+        assert sorted(made) == sorted(done.stdout.split())
+        assert made["nb@claims"] == ["build/claims.ipynb"] and made["tidy"] == []
+    assert made["runs@zero_shot"] == ["runs/zero_shot", "executed/runs/zero_shot.ipynb"]
 
 
 def set_value(folder: Path, section: str, name: str, value) -> None:

@@ -183,3 +183,20 @@ def test_the_quick_start_refuses_a_wrong_parameter(tmp_path, kernels):
     done = execute(tmp_path, {"step": "20"}, kernels)
     assert done.returncode == 1 and "unknown parameter 'step'; did you mean 'steps'?" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_what_texts_name_of_the_reports_is_in_git():
+    """Pages of HTML are built, not kept: a clone has the Markdown."""
+    tracked = set(
+        subprocess.run(["git", "ls-files", "reports"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    )
+    known = tracked | {parent.as_posix() for name in tracked for parent in Path(name).parents}
+    texts = [*ROOT.glob("*.md"), *ROOT.glob("*/README.md"), *ROOT.glob("notebooks/*.ipynb")]
+    texts += [*ROOT.glob("course/source/*/*.ipynb"), *ROOT.glob("reports/*/*/verdict.md")]
+    named = {
+        (path.name, name)
+        for path in texts
+        for name in re.findall(r"(?<![\w/])(?:\.\./)?(reports/[\w./-]*\w)", path.read_text())
+    }
+    assert ("README.md", "reports/mini/kl/verdict.md") in named
+    assert not {(text, name) for text, name in named if name not in known}

@@ -344,6 +344,18 @@ def test_dvc_reads_the_pipeline_of_every_profile():
         for kind in ("data", "models", "variants", "worlds"):
             assert {f"{kind}@{k}" for k in values["draws"]} == {s for s in stages if s.startswith(f"{kind}@")}
         assert {f"tune@{name}" for name in values["tune"]["own"]} == {s for s in stages if s.startswith("tune@")}
+        if (folder / "dvc.lock").is_file() and folder.name != "smoke":  # DVC itself never takes a stage out
+            assert not read(folder / "dvc.lock")["stages"].keys() - {*stages}, "take them out of dvc.lock"
+
+
+def test_what_a_clone_checks_out_is_as_small_as_the_readme_says():
+    """At most 20 MB beside the weights of a base model, which runs on another machine start from."""
+    named = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    files = [ROOT / name for name in named.split("\0") if name and not re.match(r"profiles/\w+/base/", name)]
+    found = sum(path.stat().st_size for path in files if path.is_file())
+    said = int(re.search(r"what you check out is (\d+) MB", (ROOT / "README.md").read_text(encoding="utf-8"))[1])
+    print(f"{found:,} bytes in {len(files)} files")
+    assert found <= 1e6 * min(said, 20)
 
 
 def test_dvc_keeps_quiet_and_to_itself():

@@ -32,6 +32,16 @@ def test_the_settings_of_the_study_are_sound_and_the_pilots_seed_is_not_among_th
     assert len(set(values["seeds"])) == 5 and 100 not in values["seeds"] and config.min_new_tokens == 12
 
 
+@pytest.mark.parametrize("seed", ["$(touch x)0", "0'; touch x; '", "../0", -1, True])
+def test_a_seed_that_is_no_whole_number_reaches_no_command(tmp_path, monkeypatch, values, seed):
+    (tmp_path / "study").mkdir()
+    with open(tmp_path / "study" / "params.yaml", "w", encoding="utf-8") as file:
+        YAML(typ="safe").dump({**values, "seeds": [0, seed]}, file)
+    monkeypatch.setattr(pipeline, "ROOT", tmp_path)
+    with pytest.raises(ValueError, match="study/params.yaml: seeds: expected whole numbers"):
+        pipeline.everything(1)
+
+
 def test_every_stage_depends_on_its_code_and_a_draw_not_on_what_shows_it(tmp_path, values):
     pipeline.code(tmp_path)
     stages = YAML(typ="safe", pure=True).load(ROOT / "study" / "dvc.yaml")["stages"]

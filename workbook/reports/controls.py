@@ -22,9 +22,7 @@ READ = {
     "levels": """A repetition lies as far from another as chance alone moves a run on one draw; the reversed run
 lies on the other side of the dashed line.""",
 }
-LIMITS = (
-    "Large planted effects are easy to find; how small an effect is found stands beside each claim.",
-)
+LIMITS = ("Large planted effects are easy to find; how small an effect is found stands beside each claim.",)
 METRICS = ("score", "judge", "human_log_perplexity")
 
 

@@ -60,7 +60,7 @@ def along(results: Results, field: str) -> list[design.Series]:
     """NLPO along one setting of its mask; at 1 stands the run of PPO that is NLPO there, to the bit."""
     cut = {"mask_top_p": 1.0, "refresh": design.usual(results, "mask_top_p")}[field]
     at = {"kl_coef": design.usual(results, "kl_coef"), "kl_target": 0.0, "algorithm": "ppo", "top_p": cut}
-    same = {1.0: c for c in design.trained(results, "", **at).index[:1]}
+    same = {1.0: c for c in design.trained(results, "", **at).index[:1]}  # noqa: B035 (none or one)
     found = design.lines(results, field, lambda r: "NLPO", **usual_mask(results, field))
     points = [dict(sorted({**dict(zip(s.x, s.conditions)), **same}.items())) for s in found]
     return [design.Series(s.label, tuple(p.values()), tuple(p)) for s, p in zip(found, points)]

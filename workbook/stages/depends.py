@@ -11,8 +11,10 @@ files, by the hash of that file, for `why`: no stage depends on it.
 from __future__ import annotations
 
 import argparse
+import functools
 import hashlib
 import json
+import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -95,30 +97,54 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def why(folder: Path, root: Path = ROOT) -> tuple[dict[str, list[str]], set[str]]:
-    """(stage -> why it would run again, stages that follow if what those make comes out different).
+    """(stage -> why it would run, stages that follow if what those make comes out different).
 
     folder: of the profile. Compared with dvc.lock, that is with the last time that each stage ran; nothing is run.
-    Raises FileNotFoundError without a dvc.lock.
+    What the lock knows of stages that the pipeline no longer has is left out. Raises FileNotFoundError without a
+    dvc.lock.
     """
     lock, values = read(folder / "dvc.lock")["stages"], read(folder / "params.yaml")
+    made_by = pipeline(read(folder / "dvc.yaml")["stages"], values)
+    lock = {name: stage for name, stage in lock.items() if name in made_by}
     with tempfile.TemporaryDirectory() as temporary:
         now = Path(temporary) / "build"
         write(values, now / "code", Path(temporary) / "definitions", root)
         for name, value in conditions.files(checks.load(folder / "params.yaml")).items():
             atomic_json(now / name, value)
         found = {name: list(_changes(stage, folder, values, now)) for name, stage in lock.items()}
-    found = {name: lines for name, lines in found.items() if lines and name not in _LIGHT}
+    found = {name: lines for name, lines in found.items() if lines}
+    found |= {name: [NEW] for name in made_by if name not in lock}
+    found = {name: lines for name, lines in found.items() if name.partition("@")[0] not in _LIGHT}
     outs = {out["path"]: name for name, stage in lock.items() for out in stage.get("outs", ())}
+    outs |= {out: name for name in found.keys() - lock.keys() for out in made_by[name]}
     after, todo = set(), set(found)
     while todo:
         made = {out for out, name in outs.items() if name in todo}
         todo = {name for name, stage in lock.items() if any(map(made.__contains__, _inside(stage, outs)))} - after
-        todo -= {*found, *_LIGHT}
+        todo = {name for name in todo - found.keys() if name.partition("@")[0] not in _LIGHT}
         after |= todo
     return found, after
 
 
-_LIGHT = ("check", "code")  # they run whenever anything was edited, and take a moment
+_LIGHT = ("check", "nb", "code")  # they run whenever anything was edited, and take a moment
+NEW = "it has not run yet"
+
+
+def pipeline(stages: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Name of every stage that dvc.yaml makes of the settings -> its outputs that are in DVC's cache.
+
+    stages: those of dvc.yaml; values: params.yaml.
+    """
+    found = {}
+    for name, spec in stages.items():
+        each = spec.get("foreach", next(iter(spec.get("matrix", {}).values()), None))
+        if isinstance(each, str):  # ${draws}, ${tune.own}
+            each = functools.reduce(lambda at, part: at[part], each.strip("${}").split("."), values)
+        outs = [out for out in spec.get("do", spec).get("outs", ()) if isinstance(out, str)]
+        for key in [None] if each is None else each:
+            made = [re.sub(r"\$\{(key|item\.\w+)\}", str(key), out) for out in outs]
+            found[name if key is None else f"{name}@{key}"] = made
+    return found
 
 
 def _inside(stage: Mapping[str, Any], outs: Iterable[str]) -> Iterator[str]:
@@ -193,7 +219,7 @@ def told(found: Mapping[str, list[str]], after: Iterable[str]) -> Iterator[str]:
     if not groups:
         yield "nothing: all that has run is as the code and the settings say"
     for lines, names in groups.items():
-        yield f"{_listed(names)} would run again:"
+        yield f"{_listed(names)} would run{'' if lines == (NEW,) else ' again'}:"
         yield from (f"    {line}" for line in lines[:20])
         if len(lines) > 20:
             yield f"    and {len(lines) - 20} more"

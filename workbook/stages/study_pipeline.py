@@ -90,6 +90,8 @@ def everything(jobs: int) -> bool:
 
     folder, scratch = ROOT / "study", ROOT / ".scratch" / "study"
     values = YAML(typ="safe", pure=True).load(folder / "params.yaml")
+    if any(type(seed) is not int or seed < 0 for seed in values["seeds"]):  # they stand in commands and name folders
+        raise ValueError(f"study/params.yaml: seeds: expected whole numbers, found {values['seeds']}")
     mirror_digest(folder, values["real"]["hub_id"])
     if not (scratch / "durations.json").exists():
         stages = {
