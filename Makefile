@@ -1,6 +1,7 @@
 # Needs git, make and python3.11 (and a network, or a pip that finds packages without one). `make` lists the targets.
 PROFILE ?= mini
 JOBS ?= 2
+WORKERS ?=
 PYTHON ?= python3.11
 ARGS ?=
 SHELL := /bin/sh
@@ -66,7 +67,8 @@ env:
 	echo "$$want" > .venv/.ready; rm -f .venv/.unfinished; echo "environment ready after $$(( $$(date +%s) - began )) s"
 
 reproduce: env pipelines
-	@exec .venv/bin/python -m workbook.stages.reproduce $(PROFILE) --jobs $(JOBS) --tied
+	@exec .venv/bin/python -m workbook.stages.reproduce $(PROFILE) --jobs $(JOBS) --tied \
+	  $(if $(WORKERS),--workers '$(WORKERS)') $(if $(filter 1,$(INSECURE)),--insecure)
 
 # Without runs (a fresh clone): every page and the ledger from the committed tables, in a minute or two. With runs: from those that
 # are finished, for long profiles, between two sittings; `make reproduce` goes on afterwards.
