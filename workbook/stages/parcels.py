@@ -54,28 +54,29 @@ def send(client: Any, address: str, manifest: Mapping[str, str], root: Path) -> 
 # on the worker ----------------------------------------------------------------------------------------------------
 
 
-def own() -> Path:
-    from distributed import get_worker
-
-    return Path(get_worker().local_directory) / "rlnlp"
+def own(dask_worker: Any) -> Path:
+    return Path(dask_worker.local_directory) / "rlnlp"
 
 
-def lacking(hashes: Iterable[str]) -> list[str]:
-    return [name for name in hashes if not (own() / "content" / name).is_file()]
+def lacking(hashes: Iterable[str], dask_worker: Any) -> list[str]:
+    return [name for name in hashes if not (own(dask_worker) / "content" / name).is_file()]
 
 
-def receive(content: bytes) -> None:
-    atomic_write(own() / "content" / sha256(content).hexdigest(), content)
+def receive(content: bytes, dask_worker: Any) -> None:
+    atomic_write(own(dask_worker) / "content" / sha256(content).hexdigest(), content)
 
 
 def laid(manifest: Mapping[str, str]) -> Path:
     """A fresh folder that holds what a manifest says, and nothing else."""
-    base = own() / "tree"
-    shutil.rmtree(base, ignore_errors=True)
+    from distributed import get_worker
+
+    here = own(get_worker())
+    shutil.rmtree(here / "tree", ignore_errors=True)
     for path, name in manifest.items():
-        (base / path).parent.mkdir(parents=True, exist_ok=True)
-        os.link(own() / "content" / name, base / path)
-    return base
+        place = here / "tree" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.link(here / "content" / name, place)
+    return here / "tree"
 
 
 def packed(scratch: Path) -> bytes:
