@@ -28,6 +28,7 @@ help:
 	@echo '              reviews_pilot  what the settings of reviews are chosen by, an hour and a half'
 	@echo '              settle  that edition: run draw by draw by python -m workbook.stages.settle, not by make'
 	@echo '              paper   the published models and budgets, needs a GPU'
+	@echo '     WORKERS local:4, tls://host:8786 or slurm:partition: seeds and models on Dask workers'
 	@echo 'make reports [PROFILE=$(PROFILE)]               reports and ledger from the runs that are finished so far'
 	@echo 'make plan [PROFILE=$(PROFILE)]                  what it would do and cost, and what it lacks; runs nothing'
 	@echo 'make why [PROFILE=$(PROFILE)]                   what your edits would run again, and why; runs nothing'

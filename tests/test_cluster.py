@@ -314,11 +314,12 @@ import sys
 from pathlib import Path
 from workbook.stages.reproduce import reproduce
 if __name__ == "__main__":
-    sys.exit(not reproduce(Path(), Path(".scratch/tests"), ours=False, workers="local:2"))
+    sys.exit(not reproduce(Path(), Path(".scratch/tests"), ours=False, workers="local:1"))
 """
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 def test_a_killed_head_and_what_dvc_has_already(made, world):
     """Its workers end with it; the same command finishes; what DVC's cache has is not trained again."""
     subprocess.run(["git", "init", "-q", "."], cwd=world, check=True)
@@ -339,10 +340,10 @@ def test_a_killed_head_and_what_dvc_has_already(made, world):
     until(lambda: state(world, 2) or first.poll() is not None, "update 10")
     started = [process.pid for process in psutil.Process(first.pid).children(recursive=True)]
     first.kill()
-    assert first.wait() == -signal.SIGKILL and len(started) >= 2
+    assert first.wait() == -signal.SIGKILL and started
     until(lambda: not any(map(alive, started)), "the end of its workers")
     second = head()
-    said, _ = second.communicate(timeout=240)
+    said, _ = second.communicate(timeout=400)
     assert second.returncode == 0, said
     found = {table: (world / "runs/ppo_kl_0" / table).read_bytes() for table in TABLES}
     assert found == without_workers(made)
@@ -352,7 +353,7 @@ def test_a_killed_head_and_what_dvc_has_already(made, world):
     shutil.rmtree(world / "runs")
     shutil.rmtree(world / ".scratch")
     third = head()
-    said, _ = third.communicate(timeout=240)
+    said, _ = third.communicate(timeout=400)
     assert third.returncode == 0, said
     assert found == {table: (world / "runs/ppo_kl_0" / table).read_bytes() for table in TABLES}
     assert not (world / ".scratch/tests/logs/units").exists()

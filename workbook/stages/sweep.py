@@ -10,6 +10,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -39,8 +40,6 @@ class Sweep:
         self.root, mark = (self.folder / given.root).resolve(), self.scratch / "head" / uuid4().hex
         atomic_write(mark, "")  # who sees this file shares our folder
         self.asking = (str(mark), given.task.name)
-        self.head = units.about(*self.asking)
-        self.head["same"] |= ONE_THREAD
         self.asked: dict[str, Any] = {}  # address -> future of what a worker says of itself, None once it is judged
         self.workers: dict[str, dict[str, Any]] = {}  # those that may take part
         self.busy: dict[str, tuple[Unit, Any]] = {}
@@ -50,6 +49,12 @@ class Sweep:
         self.places = read_json(self.scratch / PLACES) or {}  # draw -> kind of machine
         lock, self.looked = self.folder / "dvc.lock", 0.0
         self.recorded = set(re.findall(r"^  (\S+@\S+):$", lock.read_text(), re.M)) if lock.is_file() else set()
+
+    @cached_property
+    def head(self) -> dict[str, Any]:
+        """What workers have to be like."""
+        found = units.about(*self.asking)
+        return {**found, "same": {**found["same"], **ONE_THREAD}}
 
     def ready(self, stage: str) -> bool:
         """Whether a stage can start: it has no units, or they are done. Asked first, it puts them into the queue."""
