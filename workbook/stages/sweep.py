@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -38,6 +39,7 @@ class Sweep:
         given = conditions.load_stage("models", folder)
         self.client, self.folder, self.scratch, self.say = client, folder.resolve(), scratch.resolve(), say
         self.root, mark = (self.folder / given.root).resolve(), self.scratch / "head" / uuid4().hex
+        shutil.rmtree(mark.parent, ignore_errors=True)  # that of the head before
         atomic_write(mark, "")  # who sees this file shares our folder
         self.asking = (str(mark), given.task.name)
         self.asked: dict[str, Any] = {}  # address -> future of what a worker says of itself, None once it is judged
