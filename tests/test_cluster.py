@@ -28,7 +28,7 @@ from workbook.stages import cluster, parcels, units
 from workbook.stages.sweep import PLACES, Sweep
 from workbook.stages.units import Unit
 
-from .waiting import alive, until
+from .waiting import DEADLINE_S, alive, until
 
 pytestmark = pytest.mark.xdist_group("cluster")  # they share workers
 NAME = "ppo_kl_0"
@@ -321,7 +321,7 @@ if __name__ == "__main__":
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_a_killed_head_and_what_dvc_has_already(made, world):
-    """Its workers end with it; the same command finishes; what DVC's cache has is not trained again."""
+    """Its workers end with it; the same command finishes; what DVC's cache has is not trained, what has to is."""
     subprocess.run(["git", "init", "-q", "."], cwd=world, check=True)
     (world / ".dvc").mkdir()
     (world / ".dvc/config").write_text("[core]\n    analytics = false\n")
@@ -333,27 +333,32 @@ def test_a_killed_head_and_what_dvc_has_already(made, world):
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
 
     def head() -> subprocess.Popen:
-        given = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-        return subprocess.Popen([sys.executable, "head.py"], cwd=world, env=environment, **given)
+        with open(world / "said", "w") as said:
+            return subprocess.Popen([sys.executable, "head.py"], cwd=world, env=environment, stdout=said, stderr=said)
 
+    def ended() -> None:
+        process = head()
+        try:
+            assert process.wait(DEADLINE_S) == 0, (world / "said").read_text()
+        finally:
+            process.kill()
+        assert without_workers(made) == {name: (world / "runs" / NAME / name).read_bytes() for name in TABLES}
+
+    logs = world / ".scratch/tests/logs/units"
     first = head()
     until(lambda: state(world, 2) or first.poll() is not None, "update 10")
     started = [process.pid for process in psutil.Process(first.pid).children(recursive=True)]
     first.kill()
     assert first.wait() == -signal.SIGKILL and started
     until(lambda: not any(map(alive, started)), "the end of its workers")
-    second = head()
-    said, _ = second.communicate(timeout=400)
-    assert second.returncode == 0, said
-    found = {table: (world / "runs/ppo_kl_0" / table).read_bytes() for table in TABLES}
-    assert found == without_workers(made)
-    logs = [path.read_text() for path in (world / ".scratch/tests/logs/units").iterdir()]
-    assert sum(log.count(" 0/15 ") for log in logs) == 2  # two seeds, each begun once
+    ended()
+    assert sum(path.read_text().count(" 0/15 ") for path in logs.iterdir()) == 2  # two seeds, each begun once
 
-    shutil.rmtree(world / "runs")
-    shutil.rmtree(world / ".scratch")
-    third = head()
-    said, _ = third.communicate(timeout=400)
-    assert third.returncode == 0, said
-    assert found == {table: (world / "runs/ppo_kl_0" / table).read_bytes() for table in TABLES}
-    assert not (world / ".scratch/tests/logs/units").exists()
+    for place in ("runs", ".scratch"):
+        shutil.rmtree(world / place)
+    ended()
+    assert not logs.exists()
+    notebook = world / "collect.ipynb"
+    notebook.write_text(notebook.read_text().replace("given = conditions", "again = given = conditions"))
+    ended()
+    assert sorted(path.name for path in logs.iterdir()) == [f"runs@{NAME}-1.log", f"runs@{NAME}-2.log"]

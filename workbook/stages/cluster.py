@@ -58,7 +58,7 @@ def local(count: int) -> Any:
     """A cluster of processes on this machine, which nobody else can reach."""
     from distributed import LocalCluster
 
-    only_here = {"host": "127.0.0.1", "dashboard_address": HERE, "worker_dashboard_address": HERE, "security": True}
+    only_here = {"host": "127.0.0.1", "dashboard_address": HERE, "security": True}
     quiet = {"silence_logs": 50, "memory_limit": 0, "env": environment()}
     return LocalCluster(n_workers=count, threads_per_worker=1, **only_here, **quiet)
 
