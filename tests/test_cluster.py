@@ -28,7 +28,7 @@ from workbook.stages import cluster, parcels, units
 from workbook.stages.sweep import PLACES, Sweep
 from workbook.stages.units import Unit
 
-from .waiting import DEADLINE_S, alive, until
+from .waiting import alive, until
 
 pytestmark = pytest.mark.xdist_group("cluster")  # they share workers
 NAME = "ppo_kl_0"
@@ -339,7 +339,7 @@ def test_a_killed_head_and_what_dvc_has_already(made, world):
     def ended() -> None:
         process = head()
         try:
-            assert process.wait(DEADLINE_S) == 0, (world / "said").read_text()
+            assert process.wait(600) == 0, (world / "said").read_text()
         finally:
             process.kill()
         assert without_workers(made) == {name: (world / "runs" / NAME / name).read_bytes() for name in TABLES}
