@@ -1,6 +1,7 @@
 # Needs git, make and python3.11 (and a network, or a pip that finds packages without one). `make` lists the targets.
 PROFILE ?= mini
 JOBS ?= 2
+WORKERS ?=
 PYTHON ?= python3.11
 ARGS ?=
 SHELL := /bin/sh
@@ -27,6 +28,7 @@ help:
 	@echo '              reviews_pilot  what the settings of reviews are chosen by, an hour and a half'
 	@echo '              settle  that edition: run draw by draw by python -m workbook.stages.settle, not by make'
 	@echo '              paper   the published models and budgets, needs a GPU'
+	@echo '     WORKERS local:4, tls://host:8786 or slurm:partition: seeds and models on Dask workers'
 	@echo 'make reports [PROFILE=$(PROFILE)]               reports and ledger from the runs that are finished so far'
 	@echo 'make plan [PROFILE=$(PROFILE)]                  what it would do and cost, and what it lacks; runs nothing'
 	@echo 'make why [PROFILE=$(PROFILE)]                   what your edits would run again, and why; runs nothing'
@@ -66,7 +68,8 @@ env:
 	echo "$$want" > .venv/.ready; rm -f .venv/.unfinished; echo "environment ready after $$(( $$(date +%s) - began )) s"
 
 reproduce: env pipelines
-	@exec .venv/bin/python -m workbook.stages.reproduce $(PROFILE) --jobs $(JOBS) --tied
+	@exec .venv/bin/python -m workbook.stages.reproduce $(PROFILE) --jobs $(JOBS) --tied \
+	  $(if $(WORKERS),--workers '$(WORKERS)') $(if $(filter 1,$(INSECURE)),--insecure)
 
 # Without runs (a fresh clone): every page and the ledger from the committed tables, in a minute or two. With runs: from those that
 # are finished, for long profiles, between two sittings; `make reproduce` goes on afterwards.

@@ -25,6 +25,8 @@ INJECTED = "# Parameters"  # first line of the cell that papermill adds
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]{6,}")
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
+# a variable: run nothing, fail with these words. So it is seen whether DVC would run a stage or has its result
+ONLY_ASKED, ONLY_TRIED = "RLNLP_ONLY_ASKED", "nothing was run: it was only asked whether this has to"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
@@ -291,6 +293,9 @@ def main(argv: list[str] | None = None) -> int:
             command.add_argument("--html", default="", help="also write this page")
     args = parser.parse_args(argv)
     if args.command == "run":
+        if os.environ.get(ONLY_ASKED):
+            print(ONLY_TRIED, file=sys.stderr)
+            return 3
         from workbook.stages.processes import passing_tempdir
 
         with passing_tempdir("nb-"):

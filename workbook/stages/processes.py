@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -35,6 +36,16 @@ def environment() -> dict[str, str]:
         "DVC_NO_ANALYTICS": "1",
         **({"RLNLP_MIRROR": os.path.abspath(os.path.expanduser(mirror))} if mirror else {}),
     }
+
+
+def machine() -> str:
+    """The kind of this machine: its architecture and its processor's name, as far as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        name = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        name = platform.processor()
+    return f"{platform.machine()} {name}"
 
 
 def signal_at_parents_end(sign: int = signal.SIGTERM) -> None:

@@ -23,21 +23,29 @@ from pathlib import Path
 from typing import Any
 
 from rlnlp.settings import ConfigError
-from workbook.stages import carry, digests, forkserver
+from workbook.stages import carry, cluster, digests, forkserver
 from workbook.stages.command import status
 from workbook.stages.pipeline import COLLECT, RUNS, Pipeline, key, kind, with_followers
 from workbook.stages.progress import clock, in_words, to_do
 from workbook.stages.scheduler import Scheduler, remove_runs
+from workbook.stages.sweep import Sweep
 from workbook.store.locks import writer_lock
 
 
 def reproduce(
-    folder: Path, scratch: Path, jobs: int = 2, every: float = 30, ours: bool = True, reports_only: bool = False
+    folder: Path,
+    scratch: Path,
+    jobs: int = 2,
+    every: float = 30,
+    ours: bool = True,
+    reports_only: bool = False,
+    workers: str = "",
 ) -> bool:
     """Bring the pipeline of a folder up to date; whether all went well. Raises LockError, Stopped, SystemExit.
 
     ours: the folder is a profile of this package: it has a params file to check, and notebooks to start kernels for.
     reports_only: start no run; make the reports and the ledger from the runs that are finished and up to date.
+    workers: where the units of stages are done, as `cluster.check` knows it; none: in the stages.
     """
     began = time.monotonic()
     with contextlib.ExitStack() as held:
@@ -59,7 +67,10 @@ def reproduce(
             if needs is None:
                 return False
             changed = set(needs)
-        scheduler = Scheduler(folder, scratch, needs, changed, jobs, every, variables, pipeline.order())
+        sweep = None
+        if workers and not reports_only:
+            sweep = Sweep(held.enter_context(cluster.connected(workers, jobs, scratch)), folder, scratch)
+        scheduler = Scheduler(folder, scratch, needs, changed, jobs, every, variables, pipeline.order(), sweep)
         announce(scheduler, pipeline)
         good = scheduler.run()
         if good and not reports_only and pipeline.status():  # DVC has the last word
@@ -172,6 +183,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--reports", action="store_true", help="start no run; reports and ledger from those that are finished"
     )
+    parser.add_argument("--workers", default="", help="local:4, tls://host:8786, tcp://host:8786 or slurm:partition")
+    parser.add_argument("--insecure", action="store_true", help="allow tcp://, where anyone in the network is trusted")
     parser.add_argument("--root", type=Path, default=Path("."), help="folder of the repository")
     parser.add_argument("--tied", action="store_true", help="end when the process that started this one ends (make)")
     args = parser.parse_args(argv)
@@ -183,9 +196,12 @@ def main(argv: list[str] | None = None) -> int:
         return 2
 
     def work() -> bool:
-        return reproduce(folder, root / ".scratch" / args.profile, max(1, args.jobs), reports_only=args.reports)
+        scratch, jobs = root / ".scratch" / args.profile, max(1, args.jobs)
+        return reproduce(folder, scratch, jobs, reports_only=args.reports, workers=args.workers)
 
     try:
+        if args.workers:
+            cluster.check(args.workers, args.insecure)
         return status(work, args.tied, "the same command continues from the last checkpoints")
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)

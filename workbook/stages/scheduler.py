@@ -13,6 +13,7 @@ import psutil
 from workbook.stages.pipeline import COLLECT, REPRO, RUNS, keep_lock, key, kind, with_followers
 from workbook.stages.processes import start, stop
 from workbook.stages.progress import Durations, clock, executed_notebook, last_words, log_tail, progress_of
+from workbook.stages.sweep import Sweep
 
 SKIPPED = "didn't change, skipping"  # what DVC says of a stage that it need not run
 
@@ -38,13 +39,16 @@ class Scheduler:
         every: float = 30,
         variables: dict[str, str] | None = None,
         order: list[str] | None = None,
+        sweep: Sweep | None = None,
     ):
-        """order: the runs, first ones first; what is not in it goes before them, the longest first."""
+        """order: the runs, first ones first; what is not in it goes before them, the longest first; sweep: workers,
+        which do the units of a stage before it starts."""
         self.folder, self.logs, self.needs, self.jobs, self.every = folder, scratch / "logs", needs, jobs, every
         self.dirty, self.done, self.lost = set(changed), set(), set()  # lost: cannot start, as what they need failed
         self.failed: dict[str, str] = {}  # stage -> its last words and where to look
         self.waiting, self.running, self.variables = dict(needs), [], variables
         self.durations, self.began = Durations(scratch / "durations.json"), time.monotonic()
+        self.sweep = sweep
         self.place = {stage: -i for i, stage in enumerate(order or [], 1)}
 
     def say(self, text: str) -> None:
@@ -68,7 +72,8 @@ class Scheduler:
                 del self.waiting[stage]
         ended = self.done | self.lost | self.failed.keys()
         ready = (s for s, n in self.waiting.items() if n <= (ended if kind(s) in COLLECT else self.done))
-        return max(ready, key=lambda stage: (self.place.get(stage, 0), self.durations.guess(stage)), default=None)
+        first = sorted(ready, key=lambda stage: (self.place.get(stage, 0), self.durations.guess(stage)), reverse=True)
+        return next((stage for stage in first if self.sweep is None or self.sweep.ready(stage)), None)
 
     def run(self) -> bool:
         """Run everything that has to; whether all went well. Raises Stopped on a signal, after ending what runs."""
@@ -77,14 +82,17 @@ class Scheduler:
             while True:
                 while len(self.running) < self.jobs and (stage := self.next_stage()):
                     log = self.logs / f"{stage}.log"
-                    process = start([*REPRO, "-s", stage], self.folder, log, self.variables)
+                    more = self.sweep.variables(stage) if self.sweep else {}
+                    process = start([*REPRO, "-s", stage], self.folder, log, {**(self.variables or {}), **more})
                     self.running.append(Job(stage, process, log, time.monotonic()))
                     del self.waiting[stage]
                     self.say(f"{stage} started")
                     told = time.monotonic()
-                if not self.running:
+                if not self.running and not (self.sweep and any(self.sweep.open.values())):
                     return not self.failed
                 time.sleep(0.1)
+                if self.sweep:
+                    self.sweep.step()
                 for job in [j for j in self.running if j.process.poll() is not None]:
                     self.finish(job)
                 if time.monotonic() - told > self.every:
@@ -99,7 +107,10 @@ class Scheduler:
         self.running.remove(job)
         seconds = time.monotonic() - job.began
         if job.process.returncode:
-            self.fail(job, seconds)
+            if self.sweep and self.sweep.takes(job.stage, job.log.read_text(encoding="utf-8", errors="replace")):
+                self.waiting[job.stage] = self.needs[job.stage]
+            else:
+                self.fail(job, seconds)
             return
         keep_lock(self.folder, self.logs.parent)
         self.done.add(job.stage)
@@ -107,7 +118,8 @@ class Scheduler:
             self.say(f"{job.stage} unchanged")
             return
         self.dirty |= {s for s, n in self.needs.items() if job.stage in n}
-        self.durations.record(job.stage, seconds)
+        if not (self.sweep and job.stage in self.sweep.open):  # its time is not that of the stage
+            self.durations.record(job.stage, seconds)
         self.say(f"{job.stage} done in {clock(seconds)}")
 
     def fail(self, job: Job, seconds: float) -> None:

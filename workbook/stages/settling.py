@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import platform
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from workbook.results.results import NEEDED
 from workbook.runs.params import Params
 from workbook.stages import registration
 from workbook.stages.one_draw import Failed
+from workbook.stages.processes import machine
 from workbook.store.files import atomic_write
 from workbook.store.tables import read_table, write_table
 
@@ -186,13 +186,4 @@ def _short(value: Any) -> Any:
 
 
 def _machine(params: Params) -> str:
-    return f"{platform.machine()} {_processor()}, torch threads {params.threads}"
-
-
-def _processor() -> str:
-    """The processor's name, as far as the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor()
+    return f"{machine()}, torch threads {params.threads}"

@@ -1,0 +1,364 @@
+"""Units on workers: killed, other, doubled ones, ones without a shared folder; who can be reached, and from where."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import dask
+import dask_jobqueue  # noqa: F401 (it brings its defaults, which the tests change)
+import nbformat
+import psutil
+import pytest
+
+from rlnlp.settings import ConfigError
+from tests.executed import change, copied
+from tests.test_experiment import REPOSITORY, SMALL, WITHOUT_VARIANTS, build, write_params
+from workbook.draws import base
+from workbook.runs import conditions, experiment
+from workbook.stages import cluster, parcels, units
+from workbook.stages.sweep import PLACES, Sweep
+from workbook.stages.units import Unit
+
+from .waiting import alive, until
+
+pytestmark = pytest.mark.xdist_group("cluster")  # they share workers
+NAME = "ppo_kl_0"
+TABLES = ("per_seed.csv", "curves.csv", "samples.jsonl", "episode.json", "config.json")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A profile with models, and a folder `local` of what its runs are without workers."""
+    folder = tmp_path_factory.mktemp("made")
+    few = {
+        **WITHOUT_VARIANTS,
+        "runs": {NAME: {"algorithm": "ppo", "kl_coef": 0.0}},
+        "reports": {"kl": {"conditions": [NAME]}},
+    }
+    few |= {"variants": {"label_fractions": [], "dropout": 0.0}}
+    write_params(folder, draws=[1, 2], seeds=[1, 2], learner={**SMALL["learner"], "updates": 15}, **few)
+    build(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert conditions.main(["params.yaml", "build"]) == 0
+    experiment.run_condition(conditions.load_condition(NAME, folder), folder / "local")
+    return folder
+
+
+@pytest.fixture
+def world(made, tmp_path) -> Path:
+    """A copy of it in which nothing was trained."""
+    shutil.copytree(made, tmp_path / "world", ignore=shutil.ignore_patterns(".scratch", "local"))
+    return tmp_path / "world"
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """The client of two workers, processes on this machine."""
+    with cluster.connected("local:2", 2, tmp_path_factory.mktemp("two")) as client:
+        yield client
+
+
+def sweep(client, world: Path) -> tuple[Sweep, list[str]]:
+    said: list[str] = []
+    return Sweep(client, world, world / ".scratch" / "tests", said.append), said
+
+
+def done(sweep: Sweep, stage: str = "data@1") -> bool:
+    sweep.step()
+    return sweep.ready(stage)
+
+
+def collected(world: Path, monkeypatch) -> dict[str, bytes]:
+    """The run's tables as its stage makes them, which must not train anything."""
+    trained = []
+    with monkeypatch.context() as patch:
+        patch.setattr(experiment, "train", lambda *a: trained.append(a[5]))
+        experiment.run_condition(conditions.load_condition(NAME, world), world / "runs" / NAME)
+    assert not trained
+    return {table: (world / "runs" / NAME / table).read_bytes() for table in TABLES}
+
+
+def without_workers(made: Path) -> dict[str, bytes]:
+    return {table: (made / "local" / table).read_bytes() for table in TABLES}
+
+
+def state(world: Path, number: int) -> list[Path]:
+    """Checkpoints of that number, each after five more updates."""
+    return list((world / ".scratch/tests/runs").glob(f"*/*/checkpoint/state-{number:08d}-*"))
+
+
+# ------------------------------------------------------------------------------------------------------ what is asked
+@pytest.mark.parametrize(
+    "workers, said",
+    [
+        ("4", "expected one of local:4 .*tls://host:8786 .*tcp://host:8786 .*slurm:partition"),
+        ("local:0", "expected one of local:4"),
+        ("local:four", "expected one of local:4"),
+        ("locale:4", "did you mean 'local'"),
+        ("tls://host", "tls://host:8786"),
+        ("slurm:", "slurm:partition"),
+        ("slurm:a b", "slurm:partition"),
+        ("tcp://host:8786", "can run any program in your name.*tls://.*INSECURE=1"),
+    ],
+)
+def test_what_cannot_be_meant_or_is_not_safe_is_said_in_a_line(workers, said):
+    with pytest.raises(ConfigError, match=said) as error:
+        cluster.check(workers)
+    assert str(error.value).startswith(f"WORKERS={workers}: ") and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("workers", ["local:1", "tls://a.b:1", "slurm:gpu,cpu"])
+def test_each_form_is_taken(workers):
+    cluster.check(workers)
+    cluster.check("tcp://host:8786", insecure=True)
+
+
+def test_make_passes_on_what_is_asked():
+    def said(*given: str) -> str:
+        command = ["make", "-n", "reproduce", "PROFILE=smoke", *given]
+        return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+
+    assert "--workers 'local:4'" in said("WORKERS=local:4") and "--insecure" not in said("WORKERS=local:4")
+    assert "--insecure" in said("WORKERS=tcp://h:1", "INSECURE=1") and "--insecure" not in said("INSECURE=0")
+    assert "--workers" not in said()
+
+
+def test_no_scheduler_and_no_certificate_are_said_in_a_line(tmp_path):
+    for workers, why in (("tls://127.0.0.1:9", "TLS"), ("tcp://127.0.0.1:9", "Timed out")):
+        with pytest.raises(ConfigError, match=f"WORKERS={workers}: .*{why}"):
+            with cluster.connected(workers, 1, tmp_path, timeout=1):
+                pass
+
+
+def test_a_slurm_job_has_the_users_settings_one_thread_and_certificates(tmp_path):
+    """The script alone: no Slurm is here to run it."""
+    with dask.config.set({"jobqueue.slurm.cores": None, "jobqueue.slurm.memory": None}):
+        with pytest.raises(ConfigError, match="WORKERS=slurm:gpu: .*cores.*jobqueue: slurm: in .*jobqueue.yaml"):
+            cluster.slurm("gpu", 0, tmp_path)
+    own = {"cores": 2, "memory": "4GB", "account": "me", "job-script-prologue": ["module load it"]}
+    with dask.config.set({"jobqueue.slurm": {**dask.config.get("jobqueue.slurm"), **own}}):
+        with cluster.slurm("gpu", 0, tmp_path) as found:
+            script = found.job_script()
+    for line in ("#SBATCH -p gpu", "#SBATCH -A me", "module load it", "export OMP_NUM_THREADS=1"):
+        assert line in script.splitlines()
+    assert f"{sys.executable} -m distributed.cli.dask_worker tls://" in script
+    assert "--no-dashboard" in script and f"--tls-key {tmp_path}/certificates/" in script
+    assert (tmp_path / "certificates").stat().st_mode & 0o77 == 0
+
+
+# ------------------------------------------------------------------------------------------------------- two of them
+def test_nothing_here_can_be_reached_from_elsewhere(two):
+    us = psutil.Process()
+    workers = [psutil.Process(pid) for pid in two.run(os.getpid).values()]
+    nannies = list(two.run(os.getpid, nanny=True).values())
+    assert len(workers) == 2 and set(nannies) == {us.pid}  # the scheduler and the nannies are threads of ours
+    ours = [c for p in (us, *us.children(recursive=True)) for c in p.net_connections() if c.status == "LISTEN"]
+    assert len(ours) >= 6 and {c.laddr.ip for c in ours} == {"127.0.0.1"}
+    assert two.scheduler.address.startswith("tls://127.0.0.1:")
+
+
+def test_a_killed_worker_loses_five_updates_at_most_and_no_digit(two, made, world, monkeypatch):
+    work, said = sweep(two, world)
+    stage = f"runs@{NAME}"
+    until(lambda: done(work, stage) or state(world, 2), "update 10")
+    folder = state(world, 2)[0].parents[1]
+    unit = Unit(stage, int(re.match(r"seed(\d+)-", folder.name)[1]))
+    address = next(address for address, (busy, _) in work.busy.items() if busy == unit)
+    os.kill(two.run(os.getpid, workers=[address])[address], signal.SIGKILL)
+    until(lambda: done(work, stage), lambda: f"the end: {said}")
+    assert any(f"{stage}, draw {unit.draw}, goes to another worker" in line for line in said), said
+    assert sum(line.endswith(", done") for line in said) == 2
+    assert collected(world, monkeypatch) == without_workers(made)
+    log = (world / ".scratch/tests" / units.log_of(unit)).read_text()
+    assert log.count(" 0/15 ") == 1 and re.search(r" 10/15 \[00:00<\?", log)  # begun once, then continued
+    assert set(json.loads((world / ".scratch/tests" / PLACES).read_text())) == {"1", "2"}
+
+
+def test_a_unit_that_two_do_at_once_is_trained_and_published_once(two, world):
+    sweep(two, world)
+    given = (("runs@ppo_kl_0", 1), str(world), ".", ".scratch/tests")
+    both = [two.submit(units.run, *given, workers=[address], pure=False) for address in two.run(os.getpid)]
+    assert [future.result(timeout=240)[0] for future in both] == ["", ""]
+    (final,) = (world / ".scratch/tests/runs/ppo_kl_0").glob("*/final")
+    assert (world / ".scratch/tests/logs/units/runs@ppo_kl_0-1.log").read_text().count(" 0/15 ") == 1
+    before = (final.stat().st_ino, (final / ".hash").stat().st_mtime_ns)
+    assert two.submit(units.run, *given, pure=False).result(timeout=240)[0] == ""
+    assert before == (final.stat().st_ino, (final / ".hash").stat().st_mtime_ns)
+
+
+def test_workers_without_our_folder_get_what_they_read_and_send_what_they_finish(two, made, world, monkeypatch):
+    work, said = sweep(two, world)
+    work.asking = (str(world / "not there"), work.asking[1])  # as where the head's folder is not mounted
+    scratch = world / ".scratch/tests"
+    shutil.rmtree(world / "models" / "draw2")
+    until(lambda: done(work, "models@2"), lambda: f"the models: {said}")
+    parts = {path: path.stat().st_ino for path in scratch.glob("models_draw2/*/*/finished")}
+    assert len(parts) == 4, said
+    base.build(conditions.load_stage("models", world), 2, world / "data/draw2", world / "models/draw2", scratch)
+    assert parts == {path: path.stat().st_ino for path in scratch.glob("models_draw2/*/*/finished")}
+    until(lambda: done(work, "runs@ppo_kl_0"), lambda: f"the runs: {said}")
+    assert not list(scratch.glob("runs/*/*/checkpoint"))
+    assert collected(world, monkeypatch) == without_workers(made)
+
+
+def worker(client, folder: Path, first: Path) -> subprocess.Popen:
+    """A worker of its own, that looks for packages in the folder `first` before others."""
+    command = [sys.executable, "-m", "distributed.cli.dask_worker", client.scheduler.address, "--no-dashboard"]
+    for name, text in client.security.get_tls_config_for_role("worker").items():
+        if name in ("ca_file", "cert", "key"):
+            (folder / name).write_text(text)
+            command += [f"--tls-{name.replace('_', '-')}", str(folder / name)]
+    path = os.pathsep.join([str(first), str(REPOSITORY)])
+    with open(folder / "log", "w") as log:
+        return subprocess.Popen(
+            [*command, "--nthreads", "1", "--no-nanny", "--local-directory", str(folder)],
+            env={**os.environ, "PYTHONPATH": path, "NUMEXPR_NUM_THREADS": "1"},
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+        )
+
+
+def test_a_worker_with_other_libraries_or_code_is_refused_and_told_why(two, world, tmp_path):
+    other, code = tmp_path / "other", copied(tmp_path / "code")
+    (other / "scipy-0.1.dist-info").mkdir(parents=True)
+    (other / "scipy-0.1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: scipy\nVersion: 0.1\n")
+    change(code / "rlnlp" / "losses.py", "ppo_clip")
+    work, said = sweep(two, world)
+    processes = [worker(two, one.parent if one == code else one, one) for one in (other, code)]
+    try:
+        until(lambda: done(work) and len(said) == 2 and len(work.workers) == 2, lambda: f"a refusal: {said}")
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    assert any(re.search(r"is refused: scipy: [\d.]+ on the head, 0.1 there$", line) for line in said), said
+    assert any(re.search(r"is refused: code: rlnlp.losses:ppo_clip changed$", line) for line in said), said
+    until(lambda: done(work) and len(work.asked) == 2)
+
+
+def test_a_draw_stays_on_the_kind_of_machine_where_it_began(two, world):
+    work, said = sweep(two, world)
+    until(lambda: done(work) and len(work.workers) == 2)
+    machine = work.head["machine"]
+    work.places = {"1": "another", "2": machine}
+    units_of = [Unit("runs@ppo_kl_0", draw) for draw in (1, 3, 2)]
+    work.queue = units_of
+    assert work._next(machine) == units_of[2]  # begun there, before the new one
+    work.queue = units_of[:2]
+    assert work._next(machine) == units_of[1]
+    work.queue = units_of[:1]
+    assert work._next(machine) is None
+    work.progress()
+    assert "draw 1 waits for a machine like that where it began, another" in said[-1]
+
+
+def test_what_fails_on_workers_is_left_to_the_head_after_one_try(two, world):
+    (world / "data" / "draw1" / "prompts_train.jsonl").write_text("")
+    work, said = sweep(two, world)
+    until(lambda: done(work, "runs@ppo_kl_0"), lambda: f"the end: {said}")
+    assert sorted(line.partition(" (")[0] for line in said) == [
+        "runs@ppo_kl_0, draw 1, failed",
+        "runs@ppo_kl_0, draw 2, done",
+    ]
+    assert "Traceback" in (world / ".scratch/tests" / units.log_of(Unit("runs@ppo_kl_0", 1))).read_text()
+
+
+def test_from_a_worker_comes_nothing_but_finished_units(tmp_path):
+    def tar(name: str, kind: bytes = tarfile.REGTYPE) -> bytes:
+        out = io.BytesIO()
+        with tarfile.open(fileobj=out, mode="w") as archive:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, "/etc/passwd"
+            archive.addfile(member)
+        return out.getvalue()
+
+    good = "runs/ppo_kl_0/seed1-00ff/final/policy/model.safetensors"
+    parcels.unpack(tar(good), tmp_path / "a")
+    assert (tmp_path / "a" / good).is_file()
+    for name in ("../x", "runs/a/b/final/../../../../x", "/tmp/x", "runs/a/b/checkpoint/x", "head/x", "placement.json"):
+        with pytest.raises(ConfigError, match="expected finished units alone"):
+            parcels.unpack(tar(name), tmp_path / "b")
+    with pytest.raises(ConfigError, match="expected finished units alone"):
+        parcels.unpack(tar(good, tarfile.SYMTYPE), tmp_path / "b")
+    assert not [path for path in (tmp_path / "b").rglob("*") if path.is_file()]
+
+
+# ------------------------------------------------------------------------------------------------------ the pipeline
+PIPELINE = """
+stages:
+  runs:
+    foreach: [ppo_kl_0]
+    do:
+      cmd: exec python -m workbook.stages.nb run collect.ipynb executed.ipynb -p condition '${item}'
+      deps: [collect.ipynb, models]
+      outs: ["runs/${item}"]
+"""
+COLLECT = """
+from workbook.runs import conditions, experiment
+given = conditions.load_condition(condition)
+experiment.run_condition(given, given.folder / "runs" / condition)
+"""
+COMMAND = """
+import sys
+from pathlib import Path
+from workbook.stages.reproduce import reproduce
+if __name__ == "__main__":
+    sys.exit(not reproduce(Path(), Path(".scratch/tests"), ours=False, workers="local:1"))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_killed_head_and_what_dvc_has_already(made, world):
+    """Its workers end with it; the same command finishes; what DVC's cache has is not trained, what has to is."""
+    subprocess.run(["git", "init", "-q", "."], cwd=world, check=True)
+    (world / ".dvc").mkdir()
+    (world / ".dvc/config").write_text("[core]\n    analytics = false\n")
+    (world / "dvc.yaml").write_text(PIPELINE)
+    cells = [nbformat.v4.new_code_cell("condition = ''", metadata={"tags": ["parameters"]})]
+    cells.append(nbformat.v4.new_code_cell(COLLECT))
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), world / "collect.ipynb")
+    (world / "head.py").write_text(COMMAND)
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+
+    def head() -> subprocess.Popen:
+        with open(world / "said", "w") as said:
+            return subprocess.Popen([sys.executable, "head.py"], cwd=world, env=environment, stdout=said, stderr=said)
+
+    def ended() -> None:
+        process = head()
+        try:
+            assert process.wait(600) == 0, (world / "said").read_text()
+        finally:
+            process.kill()
+        assert without_workers(made) == {name: (world / "runs" / NAME / name).read_bytes() for name in TABLES}
+
+    logs = world / ".scratch/tests/logs/units"
+    first = head()
+    until(lambda: state(world, 2) or first.poll() is not None, "update 10")
+    started = [process.pid for process in psutil.Process(first.pid).children(recursive=True)]
+    first.kill()
+    assert first.wait() == -signal.SIGKILL and started
+    until(lambda: not any(map(alive, started)), "the end of its workers")
+    ended()
+    assert sum(path.read_text().count(" 0/15 ") for path in logs.iterdir()) == 2  # two seeds, each begun once
+
+    for place in ("runs", ".scratch"):
+        shutil.rmtree(world / place)
+    ended()
+    assert not logs.exists()
+    notebook = world / "collect.ipynb"
+    notebook.write_text(notebook.read_text().replace("given = conditions", "again = given = conditions"))
+    ended()
+    assert sorted(path.name for path in logs.iterdir()) == [f"runs@{NAME}-1.log", f"runs@{NAME}-2.log"]

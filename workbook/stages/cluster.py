@@ -1,0 +1,94 @@
+"""Workers of Dask distributed for the units of a pipeline's stages: started here, met elsewhere, or asked of Slurm.
+
+    make reproduce WORKERS=local:4
+
+What is started here listens on 127.0.0.1 and talks in TLS, with certificates of its own: whoever reaches an open Dask
+port can run any program in our name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rlnlp.settings import ConfigError, nearest
+from workbook.stages.processes import ONE_THREAD, environment
+
+FORMS = {  # how WORKERS may look
+    "local": (r"local:[1-9]\d{0,3}", "local:4 (so many on this machine)"),
+    "tls": (r"tls://.+:\d+", "tls://host:8786 (a Dask scheduler, by the certificates of Dask's configuration)"),
+    "tcp": (r"tcp://.+:\d+", "tcp://host:8786 (the same, open to all: with INSECURE=1)"),
+    "slurm": (r"slurm:[\w.,-]+", "slurm:partition (JOBS jobs there)"),
+}
+HERE = "127.0.0.1:0"
+
+
+def check(workers: str, insecure: bool = False) -> None:
+    """Raises ConfigError for a value of WORKERS that cannot be meant, or that is not safe."""
+    form = workers.partition(":")[0]
+    if form not in FORMS or not re.fullmatch(FORMS[form][0], workers):
+        said = ", ".join(text for _, text in FORMS.values())
+        raise ConfigError(f"WORKERS={workers}: expected one of {said}{nearest(form, FORMS)}")
+    if workers.startswith("tcp:") and not insecure:
+        why = "whoever reaches this port can run any program in your name, and nothing is encrypted"
+        raise ConfigError(f"WORKERS={workers}: {why}. Use tls://, or say INSECURE=1 in a network that is yours alone")
+
+
+@contextlib.contextmanager
+def connected(workers: str, jobs: int, scratch: Path, timeout: float = 20) -> Iterator[Any]:
+    """The client of what WORKERS names; what was started for it ends with the block."""
+    from distributed import Client
+
+    form, _, rest = workers.partition(":")
+    with contextlib.ExitStack() as held:
+        if form in ("local", "slurm"):
+            workers = held.enter_context(local(int(rest)) if form == "local" else slurm(rest, jobs, scratch))
+        try:
+            client = held.enter_context(Client(workers, timeout=timeout))
+        except (OSError, TypeError) as error:  # TypeError is what it says where no certificate is named
+            raise ConfigError(f"WORKERS={workers}: {' '.join(str(error).split())}") from error
+        yield client
+
+
+def local(count: int) -> Any:
+    """A cluster of processes on this machine, which nobody else can reach."""
+    from distributed import LocalCluster
+
+    only_here = {"host": "127.0.0.1", "dashboard_address": HERE, "security": True}
+    quiet = {"silence_logs": 50, "memory_limit": 0, "env": environment()}
+    return LocalCluster(n_workers=count, threads_per_worker=1, **only_here, **quiet)
+
+
+def slurm(partition: str, jobs: int, scratch: Path) -> Any:
+    """A cluster of Slurm jobs; account, time, memory and GPUs are those of Dask's jobqueue file."""
+    import dask
+
+    try:
+        from dask_jobqueue import SLURMCluster
+    except ImportError as error:
+        raise ConfigError(f"WORKERS=slurm:{partition}: {error}; requirements.lock has dask-jobqueue") from error
+    certificates = scratch / "certificates"
+    certificates.mkdir(parents=True, exist_ok=True, mode=0o700)
+    before = [
+        *dask.config.get("jobqueue.slurm.job-script-prologue", ()),
+        *(f"export {n}={v}" for n, v in ONE_THREAD.items()),
+    ]
+    own = {"queue": partition, "python": sys.executable, "job_script_prologue": before}
+    safe = {
+        "security": True,
+        "shared_temp_directory": str(certificates),
+        "scheduler_options": {"dashboard_address": HERE},
+    }
+    try:
+        cluster = SLURMCluster(**own, **safe, worker_extra_args=["--no-dashboard"])
+    except ValueError as error:
+        where = "jobqueue: slurm: in ~/.config/dask/jobqueue.yaml"
+        raise ConfigError(
+            f"WORKERS=slurm:{partition}: {' '.join(str(error).split())} (say it under {where})"
+        ) from error
+    cluster.scale(jobs=jobs)
+    return cluster

@@ -1,0 +1,110 @@
+"""Workers without the head's folder: what a unit reads comes by content hash, what it finished goes back, as bytes."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import tarfile
+import tempfile
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from rlnlp.settings import ConfigError
+from workbook.runs import conditions
+from workbook.stages.pipeline import RUNS, key, kind
+from workbook.store import locks
+from workbook.store.files import atomic_write, file_hash, whole
+
+READS = {
+    "models": ("data",),
+    "variants": ("data", "models"),
+    "worlds": (),
+}  # kind of stage -> folders of draws it reads
+ALL = ("data", "models", "variants", "worlds")
+FINISHED = ("runs/*/*/final", "tune/*/*/row.json", "*_draw*/*/*/finished")  # in the scratch
+NAME = r"\w[\w.+-]*"
+FOLDERS = rf"(runs/{NAME}/{NAME}/final|{NAME}_draw\d+/{NAME}/{NAME}/finished)"
+SAFE = re.compile(rf"{FOLDERS}(/{NAME})*/\.?{NAME}|tune/{NAME}/{NAME}/row\.json")
+
+
+def inputs(stage: str, draw: int, root: Path, folder: Path) -> dict[str, str]:
+    """What a unit reads: path below root -> SHA-256. Raises ConfigError where it reads files of the user's."""
+    name, places = key(stage), [f"{place}/draw{draw}" for place in READS.get(kind(stage), ALL)]
+    if any(conditions.load_stage("models", folder).bring.model_dump().values()):
+        raise ConfigError(
+            "bring: what it names lies on the head alone; such a profile needs workers with a shared folder"
+        )
+    if kind(stage) in RUNS and (start := conditions.load_condition(name, folder).run.start):
+        places.append(f"runs/{start}/policy_seed{draw}")
+    found = [p for place in ("build", "tune", *places) for p in sorted((folder / place).rglob("*")) if p.is_file()]
+    return {path.relative_to(root).as_posix(): file_hash(path) for path in found}
+
+
+def send(client: Any, address: str, manifest: Mapping[str, str], root: Path) -> None:
+    """Give a worker the contents that it has not. One that is lost meanwhile is not waited for."""
+    paths, to = {name: root / path for path, name in manifest.items()}, {"workers": [address], "on_error": "ignore"}
+    for name in client.run(lacking, list(paths), **to).get(address, ()):  # one by one, as they may be large
+        client.run(receive, paths[name].read_bytes(), **to)
+
+
+# on the worker ----------------------------------------------------------------------------------------------------
+
+
+def own(dask_worker: Any) -> Path:
+    return Path(dask_worker.local_directory) / "rlnlp"
+
+
+def lacking(hashes: Iterable[str], dask_worker: Any) -> list[str]:
+    return [name for name in hashes if not (own(dask_worker) / "content" / name).is_file()]
+
+
+def receive(content: bytes, dask_worker: Any) -> None:
+    atomic_write(own(dask_worker) / "content" / sha256(content).hexdigest(), content)
+
+
+def laid(manifest: Mapping[str, str]) -> Path:
+    """A fresh folder that holds what a manifest says, and nothing else."""
+    from distributed import get_worker
+
+    here = own(get_worker())
+    shutil.rmtree(here / "tree", ignore_errors=True)
+    for path, name in manifest.items():
+        place = here / "tree" / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        os.link(here / "content" / name, place)
+    return here / "tree"
+
+
+def packed(scratch: Path) -> bytes:
+    """A tar of what is FINISHED in a scratch."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for path in sorted(path for pattern in FINISHED for path in scratch.glob(pattern)):
+            archive.add(path, path.relative_to(scratch).as_posix())
+    return out.getvalue()
+
+
+# on the head ----------------------------------------------------------------------------------------------------
+
+
+def unpack(content: bytes, scratch: Path) -> None:
+    """Put what a worker finished where its stage looks for it, whole; what is there stays. Raises ConfigError where
+    anything else is in it."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=scratch) as given:
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            if strange := [m.name for m in archive if not (m.isdir() or m.isfile() and SAFE.fullmatch(m.name))]:
+                raise ConfigError(f"expected finished units alone from a worker, found {strange[0]}")
+            archive.extractall(given, filter="data")
+        for one in sorted(path for pattern in FINISHED for path in Path(given).glob(pattern)):
+            place = scratch / one.relative_to(given)
+            with locks.writer_lock(place.parent):
+                if one.is_file():
+                    atomic_write(place, one.read_bytes())
+                elif not place.exists():
+                    with whole(place) as fresh:
+                        shutil.copytree(one, fresh, dirs_exist_ok=True)

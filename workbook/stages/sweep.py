@@ -1,0 +1,166 @@
+"""Hands the units of a pipeline's stages to workers, one each: to whom, and what to do where one dies or fails.
+
+A worker that dies is forgotten and its unit given to another; one whose code or libraries are others is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from rlnlp.settings import ConfigError
+from workbook.runs import conditions
+from workbook.stages import parcels, units
+from workbook.stages.nb import ONLY_ASKED, ONLY_TRIED
+from workbook.stages.processes import ONE_THREAD
+from workbook.stages.progress import progress_of
+from workbook.stages.units import Outcome, Unit
+from workbook.store.files import atomic_json, atomic_write, read_json
+
+TRIES = 3  # of a unit, where workers die or lack something
+PLACES = "placement.json"  # in the scratch: draw -> kind of machine
+
+
+class Sweep:
+    """Hands the units of stages to workers. say: prints a line.
+
+    Units of one draw go to one kind of machine, in a later session too: digits may differ between kinds.
+    """
+
+    def __init__(self, client: Any, folder: Path, scratch: Path, say: Callable[[str], None] = print):
+        given = conditions.load_stage("models", folder)
+        self.client, self.folder, self.scratch, self.say = client, folder.resolve(), scratch.resolve(), say
+        self.root, mark = (self.folder / given.root).resolve(), self.scratch / "head" / uuid4().hex
+        shutil.rmtree(mark.parent, ignore_errors=True)  # that of the head before
+        atomic_write(mark, "")  # who sees this file shares our folder
+        self.asking = (str(mark), given.task.name)
+        self.asked: dict[str, Any] = {}  # address -> future of what a worker says of itself, None once it is judged
+        self.workers: dict[str, dict[str, Any]] = {}  # those that may take part
+        self.busy: dict[str, tuple[Unit, Any]] = {}
+        self.queue: list[Unit] = []
+        self.open: dict[str, set[Unit]] = {}  # stage -> its units that are not done
+        self.failed: Counter[Unit] = Counter()
+        self.places = read_json(self.scratch / PLACES) or {}  # draw -> kind of machine
+        lock, self.looked = self.folder / "dvc.lock", 0.0
+        self.recorded = set(re.findall(r"^  (\S+@\S+):$", lock.read_text(), re.M)) if lock.is_file() else set()
+
+    @cached_property
+    def head(self) -> dict[str, Any]:
+        """What workers have to be like."""
+        found = units.about(*self.asking)
+        return {**found, "same": {**found["same"], **ONE_THREAD}}
+
+    def ready(self, stage: str) -> bool:
+        """Whether a stage can start: it has no units, or they are done. Asked first, it puts them into the queue."""
+        if units.has(stage) and stage not in self.open and not self.variables(stage):
+            self.open[stage] = set(found := units.of_stage(stage, self.folder))
+            self.queue += found
+        return not self.open.get(stage)
+
+    def variables(self, stage: str) -> dict[str, str]:
+        """Of a stage that DVC has recorded, and may restore: to be tried without running anything."""
+        return {ONLY_ASKED: "1"} if stage in self.recorded and units.has(stage) else {}
+
+    def takes(self, stage: str, log: str) -> bool:
+        """Whether a stage that failed was tried only: its units are next."""
+        self.recorded.discard(stage)
+        return ONLY_TRIED in log
+
+    def step(self) -> None:
+        """See who is there, take what is done, hand out what waits."""
+        if time.monotonic() - self.looked > 0.5:
+            self._look()
+            self.looked = time.monotonic()
+        for address in [a for a, (_, future) in self.busy.items() if future.done() or a not in self.asked]:
+            self._end(*self.busy.pop(address), address)
+        for address in self.workers.keys() - self.busy.keys():
+            if unit := self._next(self.workers[address]["machine"]):
+                self._give(address, unit)
+
+    def progress(self) -> None:
+        """Say what runs where, and what waits for whom."""
+        for address, (unit, _) in self.busy.items():
+            self.say(f"{named(unit)} on {address}: {progress_of(self.scratch / units.log_of(unit))}")
+        kinds = {worker["machine"] for worker in self.workers.values()}
+        if self.queue and not kinds:
+            self.say(f"{len(self.queue)} units wait for a worker")
+        for draw in sorted({str(u.draw) for u in self.queue if kinds and self._kind(u) not in {None, *kinds}}):
+            kept = f"draw {draw} waits for a machine like that where it began, {self.places[draw]}"
+            self.say(f"{kept}; it goes elsewhere once its line is out of {os.path.relpath(self.scratch / PLACES)}")
+
+    def _kind(self, unit: Unit) -> str | None:
+        return self.places.get(str(unit.draw))
+
+    def _look(self) -> None:
+        try:
+            seen = self.client.scheduler_info(n_workers=-1)["workers"].keys()
+        except OSError as error:
+            raise ConfigError(f"Dask's scheduler is gone ({error}); the same command continues with another") from error
+        for address in self.asked.keys() - seen:
+            del self.asked[address]
+            self.workers.pop(address, None)
+        for address in seen - self.asked.keys():
+            self.asked[address] = self._submit(address, units.about, *self.asking)
+        for address in [a for a, future in self.asked.items() if future and future.done()]:
+            future, self.asked[address] = self.asked[address], None
+            facts = future.result() if future.status == "finished" else None
+            why = units.differs(self.head, facts) if facts else [f"{future.exception()!r}"]
+            if why:
+                self.say(
+                    f"worker {address} is refused: {'; '.join(why[:3])}{f'; {len(why) - 3} more' * (len(why) > 3)}"
+                )
+            else:
+                self.workers[address] = facts
+
+    def _submit(self, address: str, job: Callable, *given: Any) -> Any:
+        only = {"workers": [address], "allow_other_workers": False, "pure": False}
+        return self.client.submit(job, *given, **only, key=f"{job.__name__}-{uuid4().hex}")
+
+    def _next(self, machine: str) -> Unit | None:
+        """Of the queue the first that may go to a kind of machine; of draws that began there before others."""
+        mine = [unit for unit in self.queue if self._kind(unit) in (None, machine)]
+        return next((unit for unit in mine if self._kind(unit)), mine[0] if mine else None)
+
+    def _give(self, address: str, unit: Unit) -> None:
+        self.queue.remove(unit)
+        machine, shared = self.workers[address]["machine"], self.workers[address]["shared"]
+        if not self._kind(unit):
+            self.places[str(unit.draw)] = machine
+            atomic_json(self.scratch / PLACES, self.places)
+        manifest = None
+        if not shared:
+            manifest = parcels.inputs(*unit, self.root, self.folder)
+            parcels.send(self.client, address, manifest, self.root)
+        places = [str(path.relative_to(self.root)) for path in (self.folder, self.scratch)]
+        self.busy[address] = unit, self._submit(address, units.run, tuple(unit), str(self.root), *places, manifest)
+
+    def _end(self, unit: Unit, future: Any, address: str) -> None:
+        if future.status == "finished":
+            outcome = Outcome(*future.result())
+        else:
+            said = repr(future.exception()) if future.status == "error" else "it is gone"
+            outcome = Outcome(f"{address}: {said}", again=True)
+            future.cancel()
+        if outcome.packed:
+            parcels.unpack(outcome.packed, self.scratch)
+        self.failed[unit] += bool(outcome.error)
+        if outcome.again and self.failed[unit] < TRIES:
+            self.queue.insert(0, unit)
+            self.say(f"{named(unit)} goes to another worker ({outcome.error})")
+            return
+        self.open[unit.stage].discard(unit)
+        self.say(
+            f"{named(unit)} " + (f"failed ({outcome.error}); the head tries it itself" if outcome.error else "done")
+        )
+
+
+def named(unit: Unit) -> str:
+    return f"{unit.stage}, draw {unit.draw},"
