@@ -14,7 +14,8 @@ class Example:
     before, body, after: the prompt in three parts; only ``body`` is ever shortened (``encoding`` says how, and records
     by how many tokens). references: all of them; () = hidden: nothing may be scored against it. source: the text that
     may be said (article, passage, cells, sentence to translate). meta: what scores and rewards read beside (concepts,
-    table, act, ...); of a generated row ``facts`` is the truth.
+    table, act, ...); of a generated row ``facts`` is the truth. shorten: which end of ``body`` a limit takes away,
+    "right" or "left" (a dialogue: its oldest turns).
     """
 
     id: str
@@ -24,6 +25,11 @@ class Example:
     references: tuple[str, ...]
     source: str = ""
     meta: Mapping[str, Any] = field(default_factory=dict)
+    shorten: str = "right"
+
+    def __post_init__(self) -> None:
+        if self.shorten not in ("right", "left"):
+            raise ValueError(f"example {self.id}: shorten: expected 'right' or 'left', got {self.shorten!r}")
 
     @property
     def prompt(self) -> str:
@@ -67,6 +73,7 @@ class Task:
     reward: scores and their weights that training pays; metrics: scores that are reported, the first one leads.
     prompt_tokens, response_tokens: the published lengths; decode: the published decoding of the evaluation.
     causal: a decoder-only model (else an encoder-decoder); language: of the responses.
+    more: further published tables, of other splits.
     """
 
     name: str
@@ -88,3 +95,4 @@ class Task:
     mirror: tuple[str, ...] = ()
     causal: bool = False
     language: str = "en"
+    more: tuple[Published, ...] = ()
