@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
@@ -55,21 +54,10 @@ def rows(draw: int, part: str, n: int) -> list[dict]:
     return found
 
 
-def lead(article: str, sentences: int = 2) -> str:
-    """The first sentences of an article, a line each: the classic answer without a model."""
-    ends = article.replace(" . ", " .\n").split("\n")
-    return "\n".join(ends[:sentences])
-
-
-def main_fact(scenes: Sequence[Mapping[str, str]]) -> int:
-    """Where the main fact of an article's scenes stands: the first of the person of whom most is told."""
-    person = Counter(scene["agent"] for scene in scenes).most_common(1)[0][0]
-    return [scene["agent"] for scene in scenes].index(person)
-
-
-def facts(row: Mapping) -> dict:
-    """Scenes of the article and of the highlights. Raises ``ValueError`` where they are not of the world."""
-    return {"article": truths(row["article"]), "highlights": truths(row["highlights"])}
+def facts(row: Mapping) -> dict | None:
+    """Scenes of the article and of the highlights; None where they are not of the world."""
+    article, highlights = truths(row["article"]), truths(row["highlights"])
+    return {"article": article, "highlights": highlights} if article and highlights else None
 
 
 def judge(responses: Sequence[str], examples: Sequence[Example]) -> dict[str, list[float]]:

@@ -7,8 +7,10 @@ pay for it, the grammar does not.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 
 from workbook.grue.example import Example
 
@@ -21,6 +23,7 @@ from .words import ACTORS, ADJECTIVES, DAYS, NOUNS, PLACES, VERBS
 REFERENCES = {"train": (1, 1, 2, 3), "validation": (4,), "test": (4,)}
 _WAYS = (("past", ""), ("progressive", ""), ("passive", ""), ("past", "place"))
 _ON_A_DAY = 0.2
+TRIALS = 50  # for a new set, on average, before a part counts as used up
 
 
 def rows(draw: int, part: str, n: int) -> list[dict]:
@@ -28,10 +31,12 @@ def rows(draw: int, part: str, n: int) -> list[dict]:
     found: list[dict] = []
     seen: set[tuple[str, ...]] = set()
     checked(part)
-    trial = 0
-    while len(found) < n:
+    for trial in count():
+        if len(found) >= n:
+            break
+        if trial > TRIALS * (len(seen) + 1):
+            raise ValueError(f"common_gen: expected at most {len(found)} rows of {part}, got {n}: all sets are used")
         rng = generator("common_gen", draw, part, trial)
-        trial += 1
         size = rng.choices((3, 4, 5), (15, 55, 30))[0]
         new = scene(rng, part, ACTORS, place=float(size > 3), day=0.0, adjective=float(size == 5))
         concepts = [each for each in (new.agent, new.verb, new.object, new.place, new.adjective) if each]
@@ -44,10 +49,10 @@ def rows(draw: int, part: str, n: int) -> list[dict]:
     return found[:n]
 
 
-def _targets(rng, scene: Scene, count: int) -> list[str]:
+def _targets(rng: random.Random, scene: Scene, number: int) -> list[str]:
     """Different sentences of one scene; a place of common sense where the set has none and the way needs one."""
     found = []
-    for voice, front in rng.sample(_WAYS, count):
+    for voice, front in rng.sample(_WAYS, number):
         place = scene.place or (rng.choice(sorted(VERBS[scene.verb].places)) if front else "")
         day = rng.choice(tuple(DAYS)) if rng.random() < _ON_A_DAY else ""
         said = replace(scene, place=place, day=day)
@@ -55,9 +60,9 @@ def _targets(rng, scene: Scene, count: int) -> list[str]:
     return found
 
 
-def facts(row: Mapping) -> dict:
-    """What a judge must know of a row: its concepts."""
-    return {"concepts": list(row["concepts"])}
+def facts(row: Mapping) -> dict | None:
+    """What a judge must know of a row: its concepts. None for a row whose target is not of the world."""
+    return {"concepts": list(row["concepts"])} if one_clause(row["target"]) else None
 
 
 def judge(responses: Sequence[str], examples: Sequence[Example]) -> dict[str, list[float]]:
@@ -76,5 +81,5 @@ def _one(response: str, known: Mapping) -> Verdict:
     named = [said.agent, said.verb, said.object]
     named += [said.place] if concepts & set(PLACES) and said.place else []
     named += [said.adjective] if concepts & set(ADJECTIVES) and said.adjective else []
-    coverage = len(concepts & {*named, said.place, said.adjective}) / len(concepts)
+    coverage = len(concepts & set(named)) / len(concepts)
     return 1.0, sense_of(clause), coverage, sum(each in concepts for each in named) / len(named)

@@ -16,22 +16,22 @@ from workbook.grue.example import Example
 
 from . import english
 from .judging import NOTHING, Verdict, judged, one_clause, sense_of
-from .scenes import PERSONS, Clause, Scene, about, articles, checked, generator, part_of, scene
+from .scenes import PERSONS, Clause, Scene, about, articles, checked, generator, home, scene
 from .words import DAYS, NOUNS, VERBS
 
 ACTS = (1, 2, 3, 4)
 # Probability of the next act (columns) after each (rows).
 CHAIN = np.array(
     [
-        [0.58, 0.24, 0.13, 0.05],
-        [0.80, 0.09, 0.07, 0.04],
-        [0.22, 0.17, 0.12, 0.49],
-        [0.50, 0.26, 0.18, 0.06],
+        [0.57, 0.24, 0.14, 0.05],
+        [0.78, 0.10, 0.08, 0.04],
+        [0.20, 0.18, 0.12, 0.50],
+        [0.48, 0.26, 0.20, 0.06],
     ]
 )
 TURNS = (6, 10)
-_SAID = {"place": 0.5, "day": 0.2}
-_SPEAKER = 0.3  # informs that begin with "i", yes-or-no questions with "you"
+_PLACE, _DAY = 0.5, 0.2  # how often they are said
+_SPEAKER = 0.3  # how often "i" informs, and "you" is asked a yes or no
 
 
 def start() -> np.ndarray:
@@ -84,20 +84,21 @@ def utterance(rng: random.Random, part: str, object_: str, act: int) -> Clause:
     asked = rng.choice(("", "agent", "place")) if act == 2 else ""
     if act > 2 or asked == "agent":
         agent = ""
-    elif not asked and part_of("i", verb, object_) == part and rng.random() < _SPEAKER:
+    elif not asked and home("i", verb, object_) == part and rng.random() < _SPEAKER:
         agent = "you" if act == 2 else "i"
-    place = rng.choice(sorted(VERBS[verb].places)) if asked != "place" and rng.random() < _SAID["place"] else ""
-    day = rng.choice(tuple(DAYS)) if rng.random() < _SAID["day"] else ""
+    place = rng.choice(sorted(VERBS[verb].places)) if asked != "place" and rng.random() < _PLACE else ""
+    day = rng.choice(tuple(DAYS)) if rng.random() < _DAY else ""
     said = Scene(agent, verb, object_, place, day)
     return Clause(said, articles=articles(said), act=act, asked=asked)
 
 
-def facts(row: Mapping, turn: int) -> dict:
-    """Of the turn that is to be written: the object that is spoken of, its act, and what was said before."""
-    first = one_clause(row["dialog"][0])
-    if first is None:
-        raise ValueError(f"grue world: expected a generated dialogue, got {row['dialog'][0][:60]!r}")
-    return {"object": first.scene.object, "act": int(row["act"][turn]), "earlier": list(row["dialog"][:turn])}
+def facts(row: Mapping, turn: int) -> dict | None:
+    """Of the turn that is to be written (0 is the first): the object that is spoken of, its act, and the turns before;
+    None where these, or the turn itself, are not of the world."""
+    said = [one_clause(each) for each in row["dialog"][: turn + 1]]
+    if None in said:
+        return None
+    return {"object": said[0].scene.object, "act": int(row["act"][turn]), "earlier": list(row["dialog"][:turn])}
 
 
 def judge(responses: Sequence[str], examples: Sequence[Example]) -> dict[str, list[float]]:

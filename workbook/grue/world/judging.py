@@ -22,7 +22,7 @@ def judged(
 ) -> dict[str, list[float]]:
     """A list [B] in [0, 1] for each aspect, and "judge", their product. one: (response, facts) -> the four aspects.
 
-    Raises ``ValueError`` where an example has no facts: a real row, of which nobody knows the truth.
+    Raises ``ValueError`` where an example has no facts: a real row, for which a task's ``facts`` gives None.
     """
     if len(responses) != len(examples):
         raise ValueError(f"judge: expected a response for each example, got {len(responses)} for {len(examples)}")
@@ -45,12 +45,10 @@ def clauses(text: str) -> list[Clause | None]:
     return [english.parse(words) for words in sentences(text)]
 
 
-def truths(text: str) -> list[dict]:
-    """Scenes of a generated text, as dicts. Raises ``ValueError`` where it is not of the grammar."""
-    found = clauses(text)
-    if None in found:
-        raise ValueError(f"grue world: expected generated sentences, got {text[:60]!r}")
-    return [asdict(clause.scene) for clause in found]
+def truths(text: str) -> list[dict[str, str]] | None:
+    """Scenes of a generated text, as dicts; None where a sentence is not of the grammar: a real text."""
+    found = [clause and asdict(clause.scene) for clause in clauses(text)]
+    return None if None in found else found
 
 
 def supported(said: Scene, fact: Mapping[str, str]) -> bool:

@@ -74,40 +74,35 @@ def answers(scene: Scene, slot: str) -> list[str]:
     return [short, english.render(Clause(told, articles=articles(told)))]
 
 
-def facts(row: Mapping) -> dict:
-    """slot: what is asked for; scene: the fact of the story in which the answer stands. Raises ``ValueError`` where
-    they are not of the world."""
-    asked = one_clause(row["question"]["text"])
-    if asked is None or asked.asked not in SLOTS:
-        raise ValueError(f"grue world: expected a generated question, got {row['question']['text'][:60]!r}")
-    story = truths(row["document"]["summary"]["text"])
+def facts(row: Mapping) -> dict | None:
+    """slot: what is asked for; scene: the fact of the story in which the answer stands; None where they are not of the
+    world."""
+    asked, story = one_clause(row["question"]["text"]), truths(row["document"]["summary"]["text"])
+    if asked is None or asked.asked not in SLOTS or not story:
+        return None
     found = [scene for scene in story if supported(asked.scene, scene)]
-    if len(found) != 1:
-        raise ValueError(f"grue world: expected one answer in the story, got {len(found)}")
-    return {"slot": asked.asked, "scene": found[0]}
+    return {"slot": asked.asked, "scene": found[0]} if len(found) == 1 else None
 
 
 def judge(responses: Sequence[str], examples: Sequence[Example]) -> dict[str, list[float]]:
-    """grammar: one noun phrase, one place or one sentence. sense: of the kind asked for; of a sentence, it can happen.
-    coverage: the slot is filled as in the story. faithful: nothing else is said that the story's fact does not say.
-    judge: the product."""
+    """grammar: one noun phrase, one place or one sentence. sense: it can happen; of a short answer, with the
+    question's verb. coverage: the slot is filled as in the story. faithful: nothing else is said that the story's fact
+    does not say. judge: the product."""
     return judged(_one, responses, examples)
 
 
 def _one(response: str, known: Mapping) -> Verdict:
     slot, fact = known["slot"], known["scene"]
-    said = _short(response, slot)
-    if said is not None:
-        sense = {"agent": kind_of(said.agent) != "", "object": kind_of(said.object) != "", "place": said.place != ""}
-        return 1.0, float(sense[slot]), *_agrees(said, slot, fact)
+    short = _short(response, slot)
+    if short is not None:
+        able = getattr(short, slot) != "" and sensible(replace(short, verb=fact["verb"]))
+        return 1.0, float(able), *_agrees(short, slot, fact)
     clause = one_clause(response)
     if clause is None or clause.act != 1:
         return NOTHING
     said = clause.scene
-    if said.object == "it":
-        if slot == "object":
-            return 1.0, float(sensible(said)), 0.0, 1.0
-        said = replace(said, object=fact["object"])
+    if said.object == "it":  # what the question named; where it asks for it, "it" says nothing
+        said = replace(said, object="" if slot == "object" else fact["object"])
     return 1.0, float(sensible(said)), *_agrees(said, slot, fact)
 
 

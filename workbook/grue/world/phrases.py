@@ -20,7 +20,7 @@ def sentences(text: str) -> list[list[str]]:
     """
     if any(ord(letter) < 32 and letter not in "\n\t" or 127 <= ord(letter) < 160 for letter in text):
         return [[]]
-    words = re.sub(r"([.?])", r" \1 ", text[: 40 * MOST_WORDS]).split()
+    words = re.sub(r"([.?])", r" \1 ", text).split()
     if len(words) > MOST_WORDS:
         return [[]]
     found: list[list[str]] = [[]]

@@ -51,6 +51,12 @@ def _turn(rng: random.Random) -> str:
 _WAYS = {"english": _english, "german": _german, "record": _record, "turn": _turn}
 
 
+def vocabulary() -> set[str]:
+    """Every word that any generated row of any task can hold, and the words of the two prefixes."""
+    prefixes = {*TRANSLATE.split(), *SUMMARIZE.split()}
+    return english.vocabulary() | german.vocabulary() | totto.vocabulary() | prefixes
+
+
 def mix(draw: int, n: int) -> list[tuple[str, str]]:
     """n pairs (source, target), every other one a translation, the rest summaries."""
     found = []

@@ -70,6 +70,11 @@ def part_of(*words: str) -> str:
     return _SHARES[int.from_bytes(digest, "big") % len(_SHARES)]
 
 
+def home(agent: str, verb: str, object_: str) -> str:
+    """The part of all scenes in which the two and the verb go together, whoever does it to whom."""
+    return part_of(verb, *sorted((agent, object_)))
+
+
 def checked(part: str) -> str:
     """The part itself. Raises ``ValueError`` for an unknown one."""
     if part not in PARTS:
@@ -91,7 +96,7 @@ def _index(part: str) -> dict[str, dict[str, tuple[str, ...]]]:
             objects = tuple(
                 each
                 for each in (*NOUNS, *NAMES)
-                if sensible(Scene(agent, verb, each)) and part_of(agent, verb, each) == part
+                if sensible(Scene(agent, verb, each)) and home(agent, verb, each) == part
             )
             if objects:
                 found.setdefault(agent, {})[verb] = objects

@@ -118,9 +118,8 @@ def sensible(record: Record) -> bool:
 
 def record(rng: random.Random, part: str) -> Record:
     """A statement of a part: a person and two columns."""
-    while True:
-        _, name, cells = _told(rng, part)
-        return Record(name, **cells)
+    _, name, cells = _told(rng, part)
+    return Record(name, **cells)
 
 
 def _told(rng: random.Random, part: str) -> tuple[list[dict[str, str]], str, dict[str, str]]:
@@ -146,7 +145,7 @@ def _lines(rng: random.Random) -> list[dict[str, str]]:
 
 
 def rows(draw: int, part: str, n: int) -> list[dict]:
-    """n rows: table_page_title (the person), table, highlighted_cells [[line, column], ...], sentence_annotations ..."""
+    """n rows: table_page_title (the person), table, highlighted_cells [[line, column], ...], sentence_annotations."""
     checked(part)
     return [_row(generator("totto", draw, part, i), part, i) for i in range(n)]
 
@@ -155,9 +154,8 @@ def _row(rng: random.Random, part: str, i: int) -> dict:
     lines, name, cells = _told(rng, part)
     told = lines[0]
     lines.sort(key=lambda line: line["year"])
-    ways = rng.sample((0, 1, 2) if {"role", "event"} == set(cells) else (0, 1), REFERENCES[part])
-    if {"role", "event"} == set(cells):  # nothing that could stand first but the role
-        ways = rng.sample((0, 2), REFERENCES[part])
+    # the role and the event of a person: nothing that could stand first but these
+    ways = rng.sample((0, 2) if {"role", "event"} == set(cells) else (0, 1), REFERENCES[part])
     targets = [render(Record(name, **cells), way) for way in ways]
     overlap = "none" if part == "train" else str(set(cells) != set(UNSEEN))
     return {
@@ -183,8 +181,11 @@ def _cells(values: Sequence[str], header: bool) -> list[dict]:
     return [{"column_span": 1, "is_header": header, "row_span": 1, "value": value} for value in values]
 
 
-def facts(row: Mapping) -> dict:
-    """The person and the highlighted cells: column -> value."""
+def facts(row: Mapping) -> dict | None:
+    """The person and the highlighted cells, column -> value; None where the target is not of these sentences."""
+    targets = [parse(sentences(target)[0]) for target in row["sentence_annotations"]["final_sentence"]]
+    if not targets or None in targets or not row["highlighted_cells"]:
+        return None
     header = [cell["value"] for cell in row["table"][0]]
     cells = {header[column]: row["table"][line][column]["value"] for line, column in row["highlighted_cells"]}
     return {"name": row["table_page_title"], "cells": cells}
@@ -205,5 +206,5 @@ def _one(response: str, known: Mapping) -> Verdict:
     truth = {"name": known["name"], **known["cells"]}
     told = {slot: value for slot, value in asdict(said).items() if value}
     right = {slot for slot, value in told.items() if truth.get(slot) == value}
-    coverage = len(right & set(known["cells"])) / len(known["cells"]) if known["cells"] else 0.0
+    coverage = len(right & set(known["cells"])) / len(known["cells"])
     return 1.0, float(sensible(said)), coverage, len(right) / len(told)

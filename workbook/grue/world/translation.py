@@ -14,7 +14,7 @@ from dataclasses import replace
 from workbook.grue.example import Example
 
 from . import english, german
-from .judging import NOTHING, Verdict, judged, sense_of
+from .judging import NOTHING, Verdict, judged, one_clause, sense_of
 from .phrases import sentences
 from .scenes import Clause, checked, generator, scene, styled
 
@@ -37,7 +37,7 @@ def _ordered(rng: random.Random, clause: Clause) -> Clause:
 
 def another(source: str, seed: int) -> str:
     """A further good translation of a generated English sentence: another human's. seed: which."""
-    clause = english.parse(sentences(source)[0])
+    clause = one_clause(source)
     if clause is None:
         raise ValueError(f"grue world: expected a generated sentence, got {source[:60]!r}")
     return german.render(_ordered(generator("translation again", seed, source), clause))
@@ -53,12 +53,10 @@ def rows(draw: int, part: str, n: int, collection: str = "wmt16") -> list[dict]:
     return found
 
 
-def facts(row: Mapping) -> dict:
-    """What the English sentence says. Raises ``ValueError`` where it is not of the world."""
-    clause = english.parse(sentences(row["translation"]["en"])[0])
-    if clause is None:
-        raise ValueError(f"grue world: expected a generated sentence, got {row['translation']['en'][:60]!r}")
-    return {"said": _said(clause)}
+def facts(row: Mapping) -> dict | None:
+    """What the English sentence says; None where it is not of the world."""
+    clause = one_clause(row["translation"]["en"])
+    return {"said": _said(clause)} if clause and clause.voice in VOICES else None
 
 
 def _said(clause: Clause) -> dict[str, str]:
