@@ -89,16 +89,13 @@ def references(texts: Iterable[Any]) -> tuple[str, ...]:
     return tuple(text for text in cleaned if text)
 
 
-def truth(facts: Callable[[], dict]) -> dict[str, dict]:
-    """{"facts": what a judge must know} of a generated row, {} of a real one.
+def truth(facts: dict | None) -> dict[str, dict]:
+    """{"facts": ...} of a generated row, {} of a real one.
 
-    facts: the world's reading of the row. A row is a generated one where that reading succeeds, which takes that its
-    texts are sentences of the world: a mark that no column of a real row has by chance.
+    facts: what the world's file of the task reads from the row. That is its mark: the world knows a row whose texts are
+    sentences of the world, and gives None for any other.
     """
-    try:
-        return {"facts": facts()}
-    except ValueError:
-        return {}
+    return {} if facts is None else {"facts": facts}
 
 
 def distinct(examples: list[Example]) -> list[Example]:
@@ -177,7 +174,10 @@ def _folder(folder: Path, split: str) -> Mapping:
         shards = sorted(map(str, folder.glob(pattern)))
         if shards:
             return _read("parquet", str(folder), data_files={split: shards})
-    return load_dataset(folder)
+    try:
+        return load_dataset(folder)
+    except DataError as error:
+        raise DataError(f"{error}{_instead(error)}") from error
 
 
 def _hub(task: Task) -> Mapping:
@@ -192,9 +192,14 @@ def _read(path: str, where: str, **options) -> Mapping:
         return datasets.load_dataset(path, **options)
     except Exception as error:  # the hub, a cache and the file formats raise what they like
         first = (str(error).strip().splitlines() or [""])[0]
-        raise DataError(
-            f"{where} could not be read as a data set: {type(error).__name__}: {first}; where the hub holds a script, "
-            f"copy its branch refs/convert/parquet (<config>/<split>/*.parquet) into a mirror and set RLNLP_MIRROR"
-        ) from error
+        what = f"{where} could not be read as a data set: {type(error).__name__}: {first}"
+        raise DataError(what + _instead(error)) from error
     finally:
         datasets.enable_progress_bars()
+
+
+def _instead(error: Exception) -> str:
+    """What to do where the hub holds a script, which today's ``datasets`` does not run."""
+    if "script" not in str(error):
+        return ""
+    return "; copy the data set's branch refs/convert/parquet (<config>/<split>/*.parquet) into a mirror: RLNLP_MIRROR"

@@ -33,7 +33,7 @@ def _example(row: Mapping, place: int) -> list[Example]:
         after="",
         references=references([column(row, "highlights", str)]),
         source=article,
-        meta=truth(lambda: world.facts(row)),
+        meta=truth(world.facts(row)),
     )
     return [example]
 

@@ -13,7 +13,6 @@ from workbook.grue.example import Decode, Example, Published, Task
 from workbook.grue.published import NATURALNESS, settings, table
 from workbook.grue.rows import RowsError, clean, column, each, references, truth
 from workbook.grue.world import common_gen as world
-from workbook.grue.world import judging
 from workbook.texts.hub import DataError
 
 
@@ -52,14 +51,8 @@ def _example(number: int, rows: Sequence[Mapping]) -> Example:
         after=".",
         references=references(row["target"] for row in rows),
         source=words,
-        meta={"concepts": concepts, **truth(lambda: _facts(rows))},
+        meta={"concepts": concepts, **truth(world.facts(rows[0]))},
     )
-
-
-def _facts(rows: Sequence[Mapping]) -> dict:
-    for row in rows:
-        judging.truths(row["target"])  # concepts alone do not show a generated row
-    return world.facts(rows[0])
 
 
 def a_the_in(example: Example) -> str:

@@ -55,7 +55,7 @@ def _example(row: Mapping, turns: list[str], acts: list[int], turn: int, place: 
             "act": acts[turn],
             "previous_acts": tuple(acts[turn - WINDOW : turn]),
             "turns": tuple(before),
-            **truth(lambda: world.facts(row, turn)),
+            **truth(world.facts(row, turn)),
         },
         shorten="left",
     )
@@ -110,7 +110,7 @@ TASK = Task(
     trivial={"always inform": inform, "last turn": last_turn},
     reward={"meteor_stem": 0.25, "intent": 0.75},
     metrics=(
-        *("intent", "meteor_stem", "rouge1", "rouge2", "rougeL", "sacrebleu", "bertscore"),
+        *("intent", "meteor_stem", "rouge1", "rouge2", "rougeL", "rougeLsum", "sacrebleu", "bertscore"),
         *NATURALNESS,
     ),
     prompt_tokens=128,

@@ -41,7 +41,7 @@ def _example(row: Mapping, name: str) -> Example:
         after="",
         references=references(answers),
         source=passage,
-        meta={"question": question, **truth(lambda: world.facts(row))},
+        meta={"question": question, **truth(world.facts(row))},
     )
 
 
@@ -96,7 +96,8 @@ TASK = Task(
     trivial={"the park": constant, "the": article, "first words": first_words},
     reward={"rougeL_max_published": 1.0},
     metrics=(
-        *("rougeL_max_published", "rougeL_max", "rouge1", "rouge2", "rougeL", "meteor_stem", "bleu", "bertscore"),
+        *("rougeL_max_published", "rougeL_max", "rouge1", "rouge2", "rougeL", "rougeLsum"),
+        *("meteor_stem", "bleu", "bertscore"),
         *NATURALNESS,
     ),
     prompt_tokens=512,

@@ -39,20 +39,12 @@ def _example(row: Mapping, place: int) -> list[Example]:
         meta={
             **titles,
             "cells": tuple(values),
-            "table": parent_table(row),
+            "table": whole_table(row),
             "overlap": OVERLAP.get(column(row, "overlap_subset", str)),
-            **truth(lambda: _facts(row)),
+            **truth(world.facts(row)),
         },
     )
     return [example]
-
-
-def _facts(row: Mapping) -> dict:
-    """The world's reading, of a row whose sentences are of its grammar."""
-    for sentence in row["sentence_annotations"]["final_sentence"]:
-        if world.parse(sentence.split()) is None:
-            raise ValueError(f"no sentence of the generated tables: {sentence[:60]!r}")
-    return world.facts(row)
 
 
 def _linearised(cell: Mapping) -> str:
@@ -111,12 +103,12 @@ def _headers(cell: Mapping, cells) -> dict[str, list[str]]:
     }
 
 
-def parent_table(row: Mapping) -> tuple[tuple[str, str], ...]:
-    """(attribute, value) of what the whole table says, as PARENT's official script lists it for ToTTo: every cell as
-    "header" or "cell", then page_title, section_title, section_text. Pairs: so a "|" in a cell separates nothing."""
-    found = [("header" if cell["is_header"] else "cell", cell["value"]) for line in row["table"] for cell in line]
-    found += [(name, column(row, f"table_{name}", str)) for name in ("page_title", "section_title", "section_text")]
-    return tuple((attribute, clean(value)) for attribute, value in found if clean(value))
+def whole_table(row: Mapping) -> tuple[tuple[str, str], ...]:
+    """(value, attribute) of what the table says, all of it, as PARENT's official script lists it for ToTTo: each cell
+    as "header" or "cell", then page_title, section_title, section_text. Pairs, so a "|" in a cell separates nothing."""
+    found = [(cell["value"], "header" if cell["is_header"] else "cell") for line in row["table"] for cell in line]
+    found += [(column(row, f"table_{name}", str), name) for name in ("page_title", "section_title", "section_text")]
+    return tuple((clean(value), attribute) for value, attribute in found if clean(value))
 
 
 def copied(example: Example) -> str:

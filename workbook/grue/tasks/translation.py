@@ -49,7 +49,7 @@ def _example(row: Mapping, place: int) -> list[Example]:
         after="",
         references=references([column(pair, "de", str)]),
         source=english,
-        meta=truth(lambda: world.facts({"translation": pair})),
+        meta=truth(world.facts({"translation": pair})),
     )
     return [example]
 
