@@ -83,6 +83,20 @@ def test_of_the_right_end_only_the_body_goes(tokenizer, times):
     assert not added or ids[-1] == tokenizer.eos_token_id
 
 
+def test_at_the_limit_nothing_is_cut_and_one_above_it_one_token_is(tokenizer):
+    given = example(2)
+    tokens = len(tokenizer(given.prompt)["input_ids"])
+    assert [encode([given], tokenizer, tokens - n).meta[0]["cut"] for n in (0, 1, 2)] == [0, 1, 2]
+
+
+def test_a_body_can_go_whole_with_the_blank_that_its_first_word_brings():
+    tokenizer = MAKE["gpt2-like"]()
+    before = tokenizer("who carried the lamp ? \\n")["input_ids"]
+    assert kept(encode([example(2)], tokenizer, len(before))) == before
+    with pytest.raises(DataError, match=f"has {len(before)} tokens, expected at most {len(before) - 1}"):
+        encode([example(2)], tokenizer, len(before) - 1)
+
+
 def test_of_the_left_end_the_oldest_goes(tokenizer):
     limit = limit_of(tokenizer)
     given = example(9, "left", before="", after=" <EOU>")

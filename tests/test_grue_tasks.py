@@ -137,9 +137,11 @@ def test_totto():
     )
     assert example.references == ("Ada Quill left Rovers B.", "She scored 12 goals in 1999.")
     assert example.id == "77" and example.source == "Ada Quill Career Rovers | B 12"
-    assert example.meta["overlap"] is True and example.meta["cells"] == ("Rovers | B", "12")
+    titles = (("Ada Quill", "page_title"), ("Career", "section_title"))
+    assert example.meta["overlap"] is True
+    assert example.meta["cells"] == (("Rovers | B", "cell"), ("12", "cell"), *titles)
     assert example.meta["table"][3:6] == (("1998", "header"), ("Rovers | B", "cell"), ("7", "cell"))
-    assert example.meta["table"][-2:] == (("Ada Quill", "page_title"), ("Career", "section_title"))
+    assert example.meta["table"][-2:] == titles and len(example.meta["table"]) == 11
     assert tasks.task("totto").trivial["title and cells"](example) == "Ada Quill Rovers | B 12"
     unsaid = read("totto", totto(overlap_subset="False"), totto(overlap_subset="none", table_section_title=""))
     assert [each.meta["overlap"] for each in unsaid] == [False, None] and unsaid[1].id == "77#2"
@@ -152,6 +154,7 @@ def test_totto_headers_follow_spans():
         [cell("left", True), cell("right", True), cell("far", True)],
         [cell("tall", tall=2), cell("a"), cell("b")],
         [cell("c"), cell("d")],  # its first column is the tall cell's
+        [cell("below", True, wide=3)],
     ]
     (example,) = read("totto", totto(table=lines, highlighted_cells=[[3, 0], [3, 1], [2, 0]]))
     assert example.body == (

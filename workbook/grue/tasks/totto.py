@@ -2,12 +2,13 @@
 
 Prompt: the highlighted cells with their headers, once: ``<page_title> t <section_title> s <cell> v <col_header> h
 <row_header> r <cell> ...`` (the original gives the subtable twice). Only the cells are ever shortened. References are
-the final sentences, all of them; the hub's test split hides its own.
+the final sentences, all of them; the hub's test split hides its own. For PARENT ``meta`` has what is to be said
+("cells": the highlighted ones and the titles) and what may be said ("table": all of it).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from workbook.grue.example import Decode, Example, Published, Task
 from workbook.grue.published import NATURALNESS, settings, table
@@ -25,21 +26,21 @@ def read(rows: Sequence[Mapping]) -> list[Example]:
 
 def _example(row: Mapping, place: int) -> list[Example]:
     titles = {name: clean(column(row, f"table_{name}", str)) for name in ("page_title", "section_title")}
-    told = _highlighted(row)
+    cells = _laid_out(column(row, "table", list))
+    told = _highlighted(row, cells)
     before = "".join(f"<{name}> {text} " for name, text in titles.items() if text)
     body = " ".join(_linearised(cell) for cell in told)
-    values = [cell["value"] for cell in told]
     example = Example(
         id=column(row, "example_id", str),
         before=before,
         body=body,
         after="",
         references=references(column(row, "sentence_annotations.final_sentence", list)),
-        source=" ".join([*filter(None, titles.values()), *values]),
+        source=" ".join([*filter(None, titles.values()), *(cell["value"] for cell in told)]),
         meta={
             **titles,
-            "cells": tuple(values),
-            "table": whole_table(row),
+            "cells": _pairs(told, titles),
+            "table": _pairs(cells.values(), {**titles, "section_text": column(row, "table_section_text", str)}),
             "overlap": OVERLAP.get(column(row, "overlap_subset", str)),
             **truth(world.facts(row)),
         },
@@ -52,23 +53,22 @@ def _linearised(cell: Mapping) -> str:
     return " ".join([f"<cell> {cell['value']}", *headers])
 
 
-def _highlighted(row: Mapping) -> list[dict]:
-    """value, col_header, row_header of the highlighted cells that say something. Raises: DataError."""
-    cells = _laid_out(column(row, "table", list))
+def _highlighted(row: Mapping, cells: Mapping[tuple[int, int], Mapping]) -> list[dict]:
+    """The highlighted cells that say something, each with its col_header and row_header. Raises: DataError."""
     told = []
     for line, number in column(row, "highlighted_cells", list):
         if (line, number) not in cells:
             raise DataError(f"highlighted_cells: no cell [{line}, {number}] in a table of {len(row['table'])} rows")
         cell = cells[line, number]
         if cell["value"]:
-            told.append({"value": cell["value"], **_headers(cell, cells.values())})
+            told.append({**cell, **_headers(cell, cells.values())})
     if not told:
         raise DataError("highlighted_cells: expected a cell with a value, found none")
     return told
 
 
 def _laid_out(lines: Sequence[Sequence[Mapping]]) -> dict[tuple[int, int], dict]:
-    """(row, place in it) -> value, is_header and the rows and columns that the cell covers, spans counted."""
+    """(row, place in it) -> value, header (whether it is one), the rows and columns that it covers, spans counted."""
     taken: set[tuple[int, int]] = set()
     cells = {}
     for line, row in enumerate(lines):
@@ -85,7 +85,7 @@ def _laid_out(lines: Sequence[Sequence[Mapping]]) -> dict[tuple[int, int], dict]
     return cells
 
 
-def _headers(cell: Mapping, cells) -> dict[str, list[str]]:
+def _headers(cell: Mapping, cells: Iterable[Mapping]) -> dict[str, list[str]]:
     """Header cells above it in its columns, from the top; header cells before it in its rows. Each text once."""
     above = [
         other["value"]
@@ -103,17 +103,18 @@ def _headers(cell: Mapping, cells) -> dict[str, list[str]]:
     }
 
 
-def whole_table(row: Mapping) -> tuple[tuple[str, str], ...]:
-    """(value, attribute) of what the table says, all of it, as PARENT's official script lists it for ToTTo: each cell
-    as "header" or "cell", then page_title, section_title, section_text. Pairs, so a "|" in a cell separates nothing."""
-    found = [(cell["value"], "header" if cell["is_header"] else "cell") for line in row["table"] for cell in line]
-    found += [(column(row, f"table_{name}", str), name) for name in ("page_title", "section_title", "section_text")]
-    return tuple((clean(value), attribute) for value, attribute in found if clean(value))
+def _pairs(cells: Iterable[Mapping], titles: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """(value, "cell" or "header") of cells, then (text, its name) of titles: what says something, in the order of
+    PARENT's official tables for ToTTo. In pairs a "|" of a cell separates nothing."""
+    found = [(cell["value"], "header" if cell["header"] else "cell") for cell in cells]
+    found += [(clean(text), name) for name, text in titles.items()]
+    return tuple(pair for pair in found if pair[0])
 
 
 def copied(example: Example) -> str:
     """The page's title and the highlighted values."""
-    return " ".join([example.meta["page_title"], *example.meta["cells"]])
+    values = [value for value, kind in example.meta["cells"] if kind in ("cell", "header")]
+    return " ".join([example.meta["page_title"], *values])
 
 
 COLUMNS = f"rouge1 rouge2 rougeL rougeLsum meteor bertscore sacrebleu parent {' '.join(NATURALNESS)}"
