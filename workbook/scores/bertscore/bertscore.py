@@ -41,7 +41,7 @@ def similarity(ours: tuple, theirs: tuple) -> float:
     (a, a_words), (b, b_words) = ours, theirs
     if not a_words.any() or not b_words.any():
         return 0.0
-    cosine = a @ b.T
+    cosine = (a @ b.T).clamp(-1, 1)
     precision, recall = cosine.amax(1)[a_words].mean().item(), cosine.amax(0)[b_words].mean().item()
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 

@@ -34,7 +34,8 @@ def parent(text: Words, references: list[Words], cells: list[Words], table: list
     For n = 1..4, w(g) = share of g's words that are in ``table``, r(g) = min(1, count in the other text / count here):
     P_n = mean over the text's n-grams of r + (1 - r) w; R_n = mean over the reference's of r, weighted by w; geometric
     means P and E of them. Recall = E^(1 - l) M^l, M = ``mentioned(cells, text)``, l = 1 - ``mentioned(cells,
-    reference)``. Raises: ZeroDivisionError without a cell or a reference.
+    reference)``. Without n-grams of an order, P_n counts as ``SMALL`` and R_n as 1: a text of fewer than four words has a
+    low precision whatever it says. Raises: ZeroDivisionError without a cell.
     """
     known = {word for cell in table for word in cell}
     counts = [Counter(metrics.ngrams(text, n)) for n in (1, 2, 3, 4)]
