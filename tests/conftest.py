@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 OFFLINE = {
     "HF_HUB_OFFLINE": "1",
@@ -15,7 +16,7 @@ OFFLINE = {
     "MPLBACKEND": "Agg",
 }
 os.environ.update(OFFLINE)
-os.environ.pop("RLNLP_MIRROR", None)  # a test that wants a mirror makes one
+MIRROR = os.environ.pop("RLNLP_MIRROR", "")  # a test that wants a mirror makes one, or asks for real_mirror
 
 import pytest  # noqa: E402 (what is imported below reads these variables)
 import torch  # noqa: E402
@@ -28,6 +29,14 @@ def one_thread():
     """A test that changes the number of threads does not change the next one's numbers."""
     yield
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def real_mirror() -> Path:
+    """The mirror of whoever runs the tests; those of real rows are skipped without one."""
+    if not MIRROR:
+        pytest.skip("RLNLP_MIRROR is not set")
+    return Path(MIRROR)
 
 
 @pytest.fixture(scope="session")

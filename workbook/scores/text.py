@@ -30,7 +30,7 @@ class Metric(evaluate.Metric):
             features=datasets.Features({"predictions": datasets.Value("string")}),
         )
 
-    def _compute(self, predictions: list[str]) -> dict:
+    def _compute(self, predictions: list[str], **_) -> dict:
         value = type(self).function(predictions, **self.settings)
         return value if isinstance(value, dict) else {type(self).function.__name__: value}
 
