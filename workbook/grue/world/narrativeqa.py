@@ -10,12 +10,13 @@ import hashlib
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 from workbook.grue.example import Example
 
 from . import english
 from .judging import NOTHING, Verdict, judged, one_clause, supported, truths
-from .phrases import chunk, sentences
+from .phrases import Table, chunk, sentences
 from .scenes import PERSONS, Clause, Scene, articles, checked, generator, sensible, several, styled
 from .words import PLACES, kind_of
 
@@ -69,7 +70,7 @@ def answers(scene: Scene, slot: str) -> list[str]:
         "object": english.noun_phrase(scene.object),
         "place": english.at(scene.place) if scene.place else "",
     }[slot]
-    object_ = scene.object if slot == "object" else "it"
+    object_ = scene.object if slot == "object" or kind_of(scene.object) == "person" else "it"
     told = replace(scene, object=object_, place=scene.place if slot == "place" else "", day="", adjective="")
     return [short, english.render(Clause(told, articles=articles(told)))]
 
@@ -112,11 +113,17 @@ def _agrees(said: Scene, slot: str, fact: Mapping[str, str]) -> tuple[float, flo
     return float(getattr(said, slot) == fact[slot]), float(supported(rest, fact))
 
 
+@cache
+def _table() -> Table:
+    """Phrases of the world, and places without their preposition."""
+    return english.table() | {f"the {place}": ("P", place) for place in PLACES}
+
+
 def _short(response: str, slot: str) -> Scene | None:
     """What a short answer says: a noun phrase (with or without a mark) or a place, with or without its preposition."""
     found = sentences(response)
     words = [word for word in found[0] if word != "."] if len(found) == 1 else []
-    pieces = chunk(words, english.table() | {f"the {place}": ("P", place) for place in PLACES}) if words else None
+    pieces = chunk(words, _table()) if words else None
     if not pieces or len(pieces) > 1 or pieces[0][0] not in ("N", "P"):
         return None
     letter, value = pieces[0]

@@ -78,7 +78,7 @@ def home(agent: str, verb: str, object_: str) -> str:
 def checked(part: str) -> str:
     """The part itself. Raises ``ValueError`` for an unknown one."""
     if part not in PARTS:
-        raise ValueError(f"grue world: part {part!r}: expected one of {PARTS}, nearest {nearest(part, PARTS)!r}")
+        raise ValueError(f"grue world: expected a part of {PARTS}, got {part!r}{nearest(part, PARTS)}")
     return part
 
 
