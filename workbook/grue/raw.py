@@ -42,7 +42,7 @@ class Raw(Shape):
         0.5, ge=0, le=1, description="share of the denoised rows whose target is the whole text: they teach to copy"
     )
     span: float = Field(3.0, ge=1, le=100, description="mean length of a masked span, tokens; T5 3")
-    learning_rate: float = Field(3e-3, gt=0, le=1, description="AdamW peak, cosine decay")
+    learning_rate: float = Field(2e-3, gt=0, le=1, description="AdamW peak, cosine decay")
     warmup_fraction: float = Field(0.05, ge=0, lt=1, description="share of steps with linear warm-up")
     weight_decay: float = Field(0.01, ge=0, le=1e3, description="AdamW, on matrices only")
     max_grad_norm: float = Field(1.0, gt=0, le=1e6, description="L2 norm at which gradients are clipped")
