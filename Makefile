@@ -23,6 +23,8 @@ help:
 	@echo '              follow_up  the second paper: samplers, DQN and the other learners at every value, hours on two cores'
 	@echo '              imdb    hours on two cores, real film reviews'
 	@echo '              pilot   what the settings of the next edition were chosen by, three quarters of an hour'
+	@echo '              reviews real film reviews, every run from one base model (make it first: python -m workbook.stages.base_model train)'
+	@echo '              reviews_pilot  what the settings of reviews are chosen by, an hour and a half'
 	@echo '              settle  that edition: run draw by draw by python -m workbook.stages.settle, not by make'
 	@echo '              paper   the published models and budgets, needs a GPU'
 	@echo 'make reports [PROFILE=$(PROFILE)]               reports and ledger from the runs that are finished so far'

