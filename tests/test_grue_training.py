@@ -270,6 +270,11 @@ def test_a_raw_model_learns_is_seeded_and_goes_on_after_a_kill(tmp_path, monkeyp
 
     import workbook.grue.raw as raw
 
+    with monkeypatch.context() as patch:  # from the same weights: the batches are of the seed too
+        patch.setattr(raw, "new_t5", lambda tokenizer, shape, seed: new_t5(tokenizer, shape, 0))
+        one, other = (weights(train_t5(TEXTS, MIX, tokenizer, SMALL, seed)[0]) for seed in (3, 4))
+    assert not same(one, other)
+
     drawn, calls = raw.denoise, []
 
     def dies(*args):
@@ -290,7 +295,7 @@ def test_a_raw_model_learns_is_seeded_and_goes_on_after_a_kill(tmp_path, monkeyp
 def test_the_loss_of_rows_is_a_mean_over_tokens_however_they_are_padded():
     tokenizer = t5_tokenizer(WORDS)
     model = new_t5(tokenizer, SMALL, 0)
-    rows = [(list(range(3, 3 + n)), [3 + n, 4, 1][-size:]) for n, size in ((2, 3), (9, 1), (4, 2), (7, 3), (3, 1))]
+    rows = [(list(range(3, 3 + n)), [3 + n, 4, 1][-size:]) for n, size in ((2, 3), (9, 1), (4, 2), (7, 3), (3, 3))]
     logprobs = []
     for source, target in rows:
         logits = model(torch.tensor([source]), decoder_input_ids=torch.tensor([[0, *target[:-1]]])).logits[0]
