@@ -31,6 +31,9 @@ def pilot(rows: Sequence[dict]) -> Figure:
         for height in sorted({row["five_gram_bits_per_byte"] for row in rows}):
             mark(axis, height, color=INK, style=":")
         axis.set_xscale("log")
+        tried = sorted({row["minutes"] for row in rows})
+        axis.set_xticks(tried, [f"{minutes:g}" for minutes in tried])
+        axis.minorticks_off()
         axis.set(xlabel=X, ylabel=Y)
         legend(figure, [handle(place, name) for place, name in enumerate(names)])
         caption(

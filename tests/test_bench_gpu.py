@@ -1,0 +1,181 @@
+"""The GPU bench where there is no GPU: every stage's code at tiny shapes, what is resumed, and what the report says."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import gpu
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def bench(*given: str, before: str = "") -> subprocess.CompletedProcess:
+    """The command in a process of its own, as it forks; ``before``: Python that runs in it first."""
+    code = f"import sys\nfrom bench import gpu\n{before}\nsys.exit(gpu.main({list(given)!r}))"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
+    return subprocess.run([sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """The files that every stage leaves at tiny shapes."""
+    folder = tmp_path_factory.mktemp("gpu")
+    done = bench("--tiny", "--precision", "fp32,bf16", "--out", str(folder))
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_every_stage_runs_on_the_cpu_at_tiny_shapes(measured):
+    found = gpu.read(measured)
+    assert tuple(found) == gpu.STAGES and len(list(measured.iterdir())) == len(gpu.STAGES)
+    for name, one in found.items():
+        assert one["tiny"] and one["rows"] and not one["left_out"] and one["device"] == "CPU"
+        assert not [row for row in one["rows"] if "error" in row], name
+    assert all(row["equal"] for row in found["works"]["rows"])
+    assert {row["learner"] for row in found["works"]["rows"]} == {"ppo", "nlpo", "a2c", "trpo", "dqn", "sac"}
+    paths = [row for row in found["exact"]["rows"] if row["name"] == "paths"]
+    assert [row["rule"] for row in paths] == list(gpu.RULES)
+    assert all(row["graph_is_eager"] and row["rows_equal"] == 1 and row["logprobs_off"] < 1e-5 for row in paths)
+    ratios = {row["precision"]: row["first_ratio_off"] for row in found["exact"]["rows"] if row["name"] == "mismatch"}
+    assert set(ratios) == {"fp32", "bf16"} and ratios["fp32"] < 1e-3
+    assert {row["name"] for row in found["decode"]["rows"]} == {"readable", "eager", "graph", "compiled"}
+    assert {row["name"] for row in found["update"]["rows"]} == {"eager", "compiled", "optimizer"}
+    assert {row["processes"] for row in found["share"]["rows"]} == {1, 2}
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_where_it_stopped_and_a_stage_that_fails_leaves_nothing(measured):
+    for name in ("facts", "exact"):
+        (measured / f"{name}.json").unlink()
+    kept = {file.name: file.stat().st_mtime_ns for file in measured.iterdir()}
+    fails = "gpu.WORK['exact'] = lambda stage: 1 / 0"
+    done = bench("--tiny", "--precision", "fp32,bf16", "--out", str(measured), before=fails)
+    assert done.returncode == 1 and "failed: exact (exit code 1)" in done.stderr and "facts: begins" in done.stderr
+    assert "decode: there" in done.stderr and "decode: begins" not in done.stderr
+    assert {file.name for file in measured.iterdir()} == {*kept, "facts.json"}
+    assert all((measured / name).stat().st_mtime_ns == then for name, then in kept.items())
+
+
+def record(folder: Path, stage: str, rows: list[dict], **more) -> None:
+    whole = {"stage": stage, "device": "X100", "tiny": False, "precisions": ["bf16"], "seconds": 1.0, "left_out": []}
+    (folder / f"{stage}.json").write_text(json.dumps({**whole, "rows": rows, **more}))
+
+
+def test_a_report_without_files_says_not_measured_for_each_stage(tmp_path):
+    assert gpu.main(["--out", str(tmp_path), "--report", str(tmp_path / "new" / "gpu.md")]) == 0
+    text = (tmp_path / "new" / "gpu.md").read_text()
+    for name in gpu.STAGES:
+        assert "\nnot measured\n" in text.split(f"\n## {name}\n")[1].split("\n## ")[0]
+    assert "GPU: not measured." in text and "an H200's, **not measured**" in text
+    assert text.split("## Targets")[1].split("## Roofline")[0].count("| not measured |") == 7
+
+
+def test_a_trial_on_the_cpu_is_not_reported_as_measured(tmp_path):
+    record(tmp_path, "evaluate", [{"name": "one decoding", "total_s": 0.1}], tiny=True, device="CPU")
+    text = gpu.markdown(gpu.read(tmp_path))
+    assert "not measured: what lies there is of `--tiny`" in text and "0.1" not in text.split("## evaluate")[1]
+    assert "GPU: not measured." in text
+
+
+def test_rows_stand_beside_what_they_need_at_the_measured_rates(tmp_path):
+    gemms = [
+        {"name": "gemm", "precision": p, "tflop_s": rate} for p, rate in (("fp32", 50), ("tf32", 300), ("bf16", 500))
+    ]
+    record(tmp_path, "facts", [{"name": "copy", "tb_s": 2.0}, *gemms])
+    graph = {"name": "graph", "shape": "124M", "B": 256, "precision": "bf16", "rule": "plain"}
+    record(tmp_path, "decode", [{**graph, "bytes": 1e9, "tokens": 256, "median_ms": 0.8}], left_out=["compiled"])
+    compiled = {"name": "compiled", "shape": "124M", "precision": "bf16", "tokens": 3552}
+    record(tmp_path, "update", [{**compiled, "flops": 4e12, "median_ms": 40.0}], device="Y100")
+    text = gpu.markdown(gpu.read(tmp_path))
+    assert "GPU: X100, Y100." in text and "**Stages of different GPUs are mixed here.**" in text
+    assert "Rates (measured here): copy 2 TB/s, fp32 50 TFLOP/s" in text
+    row = dict(
+        zip(
+            *(
+                [cell.strip() for cell in line.split("|")[1:-1]]
+                for line in text.split("## decode")[1].splitlines()[4:7:2]
+            )
+        )
+    )
+    assert row["floor_ms"] == "0.5" and row["share"] == "0.625" and float(row["tokens_s"]) == 320_000
+    assert "Left out, no time: compiled." in text
+    targets = text.split("## Targets")[1].split("## Roofline")[0]
+    assert "| at least 0.5 | 0.625 | met |" in targets and "| at least 0.4 | 0.2 | **missed** |" in targets
+    assert targets.count("| not measured |") == 5
+
+
+@pytest.mark.parametrize(
+    "name, B, step, rate", [("124M", 64, 115, 481), ("124M", 256, 287, 711), ("774M", 512, 2363, 143)]
+)
+def test_the_limits_of_decoding_from_shapes(name, B, step, rate):
+    """An H200's 4.3 TB/s and 790 TFLOP/s, prompts of 64 and 48 new tokens: microseconds a step, thousand tokens/s."""
+    shape = gpu.REAL.shapes[name]
+    seconds = gpu.step_bytes(shape, B, 64, 48, "bf16") / 4.3e12
+    whole = 48 * seconds + gpu.prefill_flops(shape, B, 64) / 790e12
+    assert seconds * 1e6 == pytest.approx(step, rel=0.01) and B * 48 / whole / 1e3 == pytest.approx(rate, rel=0.01)
+
+
+def test_the_limits_of_an_update_from_shapes():
+    """Milliseconds at 40 % of 790 TFLOP/s, and of AdamW with clip and casts at 4.3 TB/s."""
+    for name, needed, optimizer in (("124M", 12.9, 3.0), ("355M", 43, 8.6), ("774M", 99, 18.7)):
+        shape = gpu.REAL.shapes[name]
+        assert gpu.update_flops(shape, 32, 64, 48) / (0.4 * 790e9) == pytest.approx(needed, rel=0.01)
+        assert gpu.optimizer_bytes(shape) / 4.3e9 == pytest.approx(optimizer, rel=0.02)
+
+
+def test_a_shape_has_the_models_weights():
+    from rlnlp.models import ValueModel
+
+    shape = gpu.Shape(3, 64, 100, 32, 16)
+    policy = gpu.model_of(shape, "cpu")
+    assert sum(weight.numel() for weight in policy.parameters()) == shape.total
+    assert sum(weight.numel() for weight in policy.transformer.h.parameters()) + 2 * shape.width == shape.trunk
+    assert sum(weight.numel() for weight in ValueModel(policy).parameters()) == shape.total + shape.width + 1
+
+
+def test_the_loss_at_fixed_shapes_is_ppos(tmp_path):
+    """The same episodes through ``ppo.minibatch_loss``: the same loss, and the same gradient."""
+    import torch
+
+    from rlnlp.learners import ppo
+    from rlnlp.types import Experience, Rollout, Sampling
+
+    shape, P, T, n = gpu.TINY.shapes["tiny"], 6, 8, 4
+    config = ppo.Config(episodes_per_update=n, max_new_tokens=T, min_new_tokens=T, value_coef=0.5)
+    state, batch = ppo.init(gpu.model_of(shape, "cpu"), config, 0), gpu.fixed_batch(shape, n, P, T, "cpu")
+    prompts, real = gpu.prompts_of(shape, n, P, "cpu", seed=5), torch.ones(n, T, dtype=torch.bool)
+    batch["old"] = batch["old"] + 5.1  # near the log-probabilities of 300 tokens, so that few ratios are clipped
+    old, advantages, returns = (batch[name].view(n, T) for name in ("old", "advantages", "returns"))
+    drawn = Rollout(prompts, batch["responses"], real, ~real[:, 0], old, old, Sampling(299, 299, T))
+    seen = Experience(drawn, returns[:, 0], {}, old, old, returns, returns, advantages, returns)
+    expected, _ = ppo.minibatch_loss(state, seen, config)
+    torch.testing.assert_close(gpu.fixed_loss(state.policy, state.value, batch, T), expected, atol=1e-5, rtol=1e-5)
+    weights = list(state.policy.parameters())
+    theirs = torch.autograd.grad(expected, weights)
+    ours = torch.autograd.grad(gpu.fixed_loss(state.policy, state.value, batch, T), weights)
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-4)
+
+
+def test_what_cannot_be_run_is_said(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        gpu.main(["--stages", "facts,speed"])
+    assert "--stages: expected any of facts, works" in capsys.readouterr().err
+    record(tmp_path, "facts", [])
+    assert gpu.main(["--tiny", "--out", str(tmp_path)]) == 1
+    assert "facts there are not of --tiny; choose another --out" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_without_a_gpu_and_without_time_nothing_is_begun(tmp_path):
+    done = bench("--out", str(tmp_path))
+    assert done.returncode == 1 and "no GPU is seen here: nothing was measured" in done.stderr
+    done = bench("--tiny", "--seconds", "60", "--out", str(tmp_path))
+    assert done.returncode == 0 and "facts: not begun, 60 s would be over" in done.stderr
+    assert not list(tmp_path.iterdir())
