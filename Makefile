@@ -13,7 +13,7 @@ ifeq ($(filter $(PROFILE),$(PROFILES)),)
 $(error PROFILE=$(PROFILE): expected one of $(PROFILES))
 endif
 
-.PHONY: help env reproduce reports pipelines plan why test lab course study bench clean
+.PHONY: help env reproduce reports pipelines plan why test lab course study grue bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -36,6 +36,7 @@ help:
 	@echo 'make lab                                  JupyterLab at the start page: quick start, lessons, runs'
 	@echo 'make course                               the assignments as students get them: course/build/rlnlp-course.zip'
 	@echo 'make study                                the second human study with simulated raters: reports/study'
+	@echo 'make grue                                 the benchmark of seven tasks on generated rows: grue/runs'
 	@echo 'make bench                                speed, beside TRL (installed for this only)'
 	@echo 'make clean [PROFILE=$(PROFILE)]                 remove what one profile generated; keeps reports, DVC cache and .venv'
 	@echo 'Each makes its environment, .venv, the first time (a few minutes).'
@@ -101,6 +102,9 @@ course: env
 
 study: env
 	@exec .venv/bin/python -m workbook.stages.study_pipeline --jobs $(JOBS) --tied
+
+grue: env
+	@exec .venv/bin/python -m workbook.stages.grue_pipeline --jobs $(JOBS) --tied
 
 bench: env
 	@exec .venv/bin/python -m bench.run $(ARGS)

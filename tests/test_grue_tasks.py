@@ -173,7 +173,7 @@ def test_translation(name):
     task = tasks.task(name)
     assert task.trivial["source"](first) == "The owl sleeps." and task.language == "de"
     assert task.decode.beams == 4 and task.decode.length_penalty == 0.6
-    assert not {"meteor_stem", "rouge1"} & set(task.metrics)  # English stems and tokens
+    assert not {"meteor_stem", "rouge_1"} & set(task.metrics)  # English stems and tokens
 
 
 def test_narrativeqa():
@@ -312,7 +312,7 @@ def test_published_spot_checks():
     assert said["common_gen"]["sup_ppo"]["cider"] == 1.474 and said["totto"]["nlpo"]["parent"] == 0.36
     assert said["cnn_dailymail"]["sup_nlpo"]["meteor"] == 0.319 and said["wmt16"]["sup_nlpo"]["ter"] == 0.533
     assert said["iwslt2017"]["ppo"]["unique1"] == 8285 and said["daily_dialog"]["nlpo"]["intent"] == 0.490
-    assert said["narrativeqa"]["supervised"]["rougeL_max_published"] == 0.581
+    assert said["narrativeqa"]["supervised"]["rouge_l_max_published"] == 0.581
     with pytest.raises(ValueError, match="expected one of .* and 2 cells, got 1"):
         table("a b", {"ppo": "0.1"})
     assert table("a b", {"ppo": "0.1 -"}) == {"ppo": {"a": 0.1}}

@@ -53,7 +53,7 @@ def lead(example: Example, sentences: int) -> str:
     return " ".join(_splitter().tokenize(example.source)[:sentences])
 
 
-COLUMNS = f"rouge1 rouge2 rougeL rougeLsum meteor bleu bertscore {' '.join(NATURALNESS)}"
+COLUMNS = f"rouge_1 rouge_2 rouge_l rouge_lsum meteor bleu_words bertscore {' '.join(NATURALNESS)}"
 SETTINGS = settings(
     rl=dict(total_tokens=512_000, kl_coef=0.001),
     sup_rl=dict(total_tokens=256_000, kl_coef=0.01),
@@ -89,7 +89,7 @@ TASK = Task(
     judge=world.judge,
     trivial={"lead-3": functools.partial(lead, sentences=3), "lead-2": functools.partial(lead, sentences=2)},
     reward={"meteor_stem": 1.0},
-    metrics=("meteor_stem", "rouge1", "rouge2", "rougeL", "rougeLsum", "bleu", "bertscore", *NATURALNESS),
+    metrics=("meteor_stem", "rouge_1", "rouge_2", "rouge_l", "rouge_lsum", "bleu_words", "bertscore", *NATURALNESS),
     prompt_tokens=512,
     response_tokens=100,
     decode=Decode(max_new_tokens=100, min_new_tokens=50, sample=True, temperature=0.7),

@@ -71,7 +71,7 @@ def concepts_alone(example: Example) -> str:
     return example.source
 
 
-COLUMNS = f"rouge1 rouge2 rougeL rougeLsum meteor bleu bertscore cider {' '.join(NATURALNESS)}"
+COLUMNS = f"rouge_1 rouge_2 rouge_l rouge_lsum meteor bleu_words bertscore cider {' '.join(NATURALNESS)}"
 SETTINGS = settings(
     rl=dict(total_tokens=256_000, kl_coef=0.001, target_kl=2.0),
     sup_rl=dict(total_tokens=128_000, kl_coef=0.01, target_kl=1.0),
@@ -115,7 +115,7 @@ TASK = Task(
     trivial={"a X the Y in the X": a_the_in, "the X the Y": the_the, "concepts": concepts_alone},
     reward={"meteor_stem": 1.0},
     metrics=(
-        *("meteor_stem", "rouge1", "rouge2", "rougeL", "rougeLsum", "bleu", "cider", "coverage", "bertscore"),
+        *("meteor_stem", "rouge_1", "rouge_2", "rouge_l", "rouge_lsum", "bleu_words", "cider", "coverage", "bertscore"),
         *NATURALNESS,
     ),
     prompt_tokens=20,
@@ -125,7 +125,7 @@ TASK = Task(
     more=(
         Published(
             SETTINGS,
-            table("rouge2 rougeL meteor cider coverage", HELD_OUT),
+            table("rouge_2 rouge_l meteor cider coverage", HELD_OUT),
             "v2, Table 12, METEOR as reward; coverage in percent",
             "test (hidden references)",
         ),

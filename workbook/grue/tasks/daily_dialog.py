@@ -71,7 +71,7 @@ def last_turn(example: Example) -> str:
     return example.meta["turns"][-1]
 
 
-COLUMNS = f"rouge1 rouge2 rougeL rougeLsum meteor sacrebleu bertscore intent {' '.join(NATURALNESS)}"
+COLUMNS = f"rouge_1 rouge_2 rouge_l rouge_lsum meteor sacrebleu bertscore intent {' '.join(NATURALNESS)}"
 SETTINGS = settings(
     rl=dict(total_tokens=128_000),
     sup_rl=dict(total_tokens=64_000),
@@ -110,7 +110,7 @@ TASK = Task(
     trivial={"always inform": inform, "last turn": last_turn},
     reward={"meteor_stem": 0.25, "intent": 0.75},
     metrics=(
-        *("intent", "meteor_stem", "rouge1", "rouge2", "rougeL", "rougeLsum", "sacrebleu", "bertscore"),
+        *("intent", "meteor_stem", "rouge_1", "rouge_2", "rouge_l", "rouge_lsum", "sacrebleu", "bertscore"),
         *NATURALNESS,
     ),
     prompt_tokens=128,

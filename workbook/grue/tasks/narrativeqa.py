@@ -60,7 +60,8 @@ def first_words(example: Example) -> str:
     return " ".join(example.source.split()[:WORDS])
 
 
-COLUMNS = f"rouge1 rouge2 rougeL rougeLsum rougeL_max_published meteor bleu bertscore {' '.join(NATURALNESS)}"  # R-LMax
+ROUGE = "rouge_1 rouge_2 rouge_l rouge_lsum rouge_l_max_published"  # the last one is R-LMax
+COLUMNS = f"{ROUGE} meteor bleu_words bertscore {' '.join(NATURALNESS)}"
 SETTINGS = settings(
     rl=dict(update_tokens=5120, learning_rate=2e-6, target_kl=1.0),
     sup_rl=dict(update_tokens=2560, learning_rate=5e-7, target_kl=0.2),
@@ -71,7 +72,7 @@ SETTINGS = settings(
     top_k=50,
     mask_p=0.9,
     sync=20,
-    reward="rougeL_max_published",
+    reward="rouge_l_max_published",
 )
 TEST = {
     "zero_shot": "0.095 0.022 0.084 0.084 0.117 0.095 0.009 0.835 0.415 0.026 0.097 9.641 1880 31.688",
@@ -94,10 +95,10 @@ TASK = Task(
     rows=world.rows,
     judge=world.judge,
     trivial={"the park": constant, "the": article, "first words": first_words},
-    reward={"rougeL_max_published": 1.0},
+    reward={"rouge_l_max_published": 1.0},
     metrics=(
-        *("rougeL_max_published", "rougeL_max", "rouge1", "rouge2", "rougeL", "rougeLsum"),
-        *("meteor_stem", "bleu", "bertscore"),
+        *("rouge_l_max_published", "rouge_l_max", "rouge_1", "rouge_2", "rouge_l", "rouge_lsum"),
+        *("meteor_stem", "bleu_words", "bertscore"),
         *NATURALNESS,
     ),
     prompt_tokens=512,

@@ -117,7 +117,7 @@ def copied(example: Example) -> str:
     return " ".join([example.meta["page_title"], *values])
 
 
-COLUMNS = f"rouge1 rouge2 rougeL rougeLsum meteor bertscore sacrebleu parent {' '.join(NATURALNESS)}"
+COLUMNS = f"rouge_1 rouge_2 rouge_l rouge_lsum meteor bertscore sacrebleu parent {' '.join(NATURALNESS)}"
 SETTINGS = settings(
     rl=dict(learning_rate=2e-6, kl_coef=0.001, target_kl=2.0, top_k=0),
     sup_rl=dict(learning_rate=5e-7, kl_coef=0.01, target_kl=0.2, top_k=50),
@@ -160,7 +160,7 @@ TASK = Task(
     trivial={"title and cells": copied},
     reward={"parent": 1.0},
     metrics=(
-        *("parent", "sacrebleu", "meteor_stem", "rouge1", "rouge2", "rougeL", "rougeLsum", "bertscore"),
+        *("parent", "sacrebleu", "meteor_stem", "rouge_1", "rouge_2", "rouge_l", "rouge_lsum", "bertscore"),
         *NATURALNESS,
     ),
     prompt_tokens=512,

@@ -13,9 +13,9 @@ from workbook.grue.published import NATURALNESS, settings
 from workbook.grue.rows import column, each, references, source, truth
 from workbook.grue.world import translation as world
 
-SCORES = ("sacrebleu", "bleu", "chrf", "ter", "bertscore")
+SCORES = ("sacrebleu", "bleu_words", "chrf", "ter", "bertscore")
 METRICS = (*SCORES, *NATURALNESS)
-COLUMNS = " ".join(("bleu", "sacrebleu", "chrf", "ter", "bertscore", *NATURALNESS))
+COLUMNS = " ".join(("bleu_words", "sacrebleu", "chrf", "ter", "bertscore", *NATURALNESS))
 SETTINGS = settings(
     rl=dict(update_tokens=5120, learning_rate=1e-6),
     sup_rl=dict(update_tokens=2560, learning_rate=5e-7),

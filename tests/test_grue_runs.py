@@ -1,0 +1,539 @@
+"""The benchmark's arms and runs, on made-up tasks and models of a few thousand weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import random
+import shutil
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from rlnlp import pretrained
+from rlnlp.learners.common import TrainingError
+from rlnlp.rollout import sample, sampling_from
+from rlnlp.settings import ConfigError
+from rlnlp.types import generator
+from tests import tiny
+from tests.test_grue_training import MIX, TEXTS, WORDS, same, weights
+from tests.test_style import ROOT
+from workbook.grue import run, tasks, warm_start
+from workbook.grue import settings as grue
+from workbook.grue.arms import ARMS, Arm, arm, shuffled
+from workbook.grue.evaluate import evaluate, said, spread
+from workbook.grue.example import Decode, Example, Published, Task
+from workbook.grue.run import Bench, Read, collect, inputs, part
+from workbook.grue.scoring import families, ready
+from workbook.grue.world import raw as world
+from workbook.runs import algorithms
+from workbook.store import states
+from workbook.store.fingerprint import digest
+from workbook.store.tables import read_table
+
+
+# --------------------------------------------------------------------------------------- a task that takes milliseconds
+def rows(draw, name, count):
+    rng = random.Random(f"{draw} {name}")
+    people, things = ("anna", "ben"), ("cup", "book", "park")
+    return [{"who": rng.choice(people), "what": rng.choice(things), "at": i} for i in range(count)]
+
+
+def read(given):
+    made = []
+    for row in given:
+        who, what = row["who"], row["what"]
+        answers = (f"{who} saw the {what} .", f"the {what} saw {who} .")[: 1 + row["at"] % 2]
+        body = f"{who} {what}"
+        made.append(Example(f"row-{row['at']}", "tell: ", body, ".", answers, body, {"who": row["who"]}))
+    return made
+
+
+def judge(responses, examples):
+    return {"judge": [float(e.meta["who"] in text) for text, e in zip(responses, examples, strict=True)]}
+
+
+def made_up(causal=False, **changes) -> Task:
+    return dataclasses.replace(
+        Task(
+            name="made_up",
+            title="Made up",
+            hub="none/none",
+            config="",
+            licence="ours",
+            splits={},
+            read=read,
+            rows=rows,
+            judge=judge,
+            trivial={},
+            reward={"rouge_1": 1.0},
+            metrics=("rouge_1", "bertscore", "cider", "words"),
+            prompt_tokens=12,
+            response_tokens=6,
+            decode=Decode(max_new_tokens=20),
+            causal=causal,
+            published=Published({}, {}, "", ""),
+        ),
+        **changes,
+    )
+
+
+VALUES = {
+    "seeds": [0, 1],
+    "rows": {"train": 24, "supervised": 16, "validation": 8, "test": 10},
+    "raw": {"layers": 1, "width": 32, "heads": 2, "steps": 6, "batch_size": 8, "texts": 16, "pairs": 16},
+    "causal": {
+        "layers": 1,
+        "width": 32,
+        "heads": 2,
+        "context": 32,
+        "tokenizer": "word",
+        "vocabulary": 0,
+        "steps": 6,
+        "batch_size": 4,
+        "learning_rate": 0.003,
+    },
+    "supervised": {"epochs": 3, "batch_size": 8, "learning_rate": 0.01},
+    "learner": {"updates": 7, "episodes_per_update": 8, "epochs": 2, "minibatches": 2, "learning_rate": 0.003},
+    "nlpo": {"mask_top_p": 0.9, "sync_every": 2},
+    "evaluation": {"batch_size": 4, "samples": 3, "spread_prompts": 4, "spread_samples": 4},
+    "tasks": ["made_up"],
+    "conditions": ["zero_shot", "ppo", "nlpo", "supervised"],
+    "continued": ["sup_ppo", "sup_nlpo"],
+    "control_tasks": ["made_up"],
+    "controls": ["sup_more", "sup_shuffled", "ppo_kl_0"],
+    "overrides": {"made_up": {}},
+}
+
+
+def texts(draw, count):
+    return TEXTS[:count]
+
+
+def mix(draw, count):
+    return MIX[:count]
+
+
+def bench(work, **changes) -> Bench:
+    words = sorted({*WORDS, "tell", ":"})
+    return Bench(grue.Grue.model_validate({**VALUES, **changes}), work, words, Read(texts, mix))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """Work folders in which the raw and the supervised weights of seed 0 are made, for both kinds of model."""
+    folder = tmp_path_factory.mktemp("grue")
+    for causal in (False, True):
+        part(bench(folder), made_up(causal), arm("supervised"), 0)
+    return folder
+
+
+@pytest.fixture
+def work(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "work")
+    return tmp_path / "work"
+
+
+def policy_of(folder):
+    return weights(pretrained.load(folder / "policy")[0])
+
+
+def files_of(folder):
+    return {p.relative_to(folder): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+# ------------------------------------------------------------------------------------------ arms
+def test_every_arm_is_a_record_that_starts_from_one_that_is_there():
+    assert [*ARMS] == [
+        "zero_shot",
+        "ppo",
+        "nlpo",
+        "supervised",
+        "sup_ppo",
+        "sup_nlpo",
+        "sup_more",
+        "sup_shuffled",
+        "ppo_kl_0",
+    ]
+    for each in ARMS.values():
+        assert each.start in ("", *ARMS) and not (each.imitates and each.learner)
+        assert not each.learner or each.learner in algorithms.names()
+    with pytest.raises(ValueError, match="condition: .*, found .sup_pop.; did you mean 'sup_ppo'"):
+        arm("sup_pop")
+
+
+def test_shuffled_rewards_are_the_same_numbers_dealt_anew():
+    model, prompts = tiny.t5(spread=0.7), tiny.prompts(32)
+    drawn = sample(model, prompts, sampling_from(model, 6), generator("a"))
+    other = sample(model, prompts, sampling_from(model, 6), generator("b"))
+    paid = torch.arange(32.0)
+    score = lambda rollout: (paid, {"part": 2 * paid})
+    dealt, parts = shuffled(score, 0)(drawn)
+    assert sorted(dealt.tolist()) == paid.tolist() and torch.equal(parts["part"], 2 * dealt)
+    assert (dealt == paid).float().mean() < 0.2
+    assert torch.equal(shuffled(score, 0)(drawn)[0], dealt)  # whatever was dealt before
+    assert not torch.equal(shuffled(score, 1)(drawn)[0], dealt)
+    assert not torch.equal(shuffled(score, 0)(other)[0], dealt)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_arm_runs_and_a_continuation_starts_from_the_supervised_weights_bit_for_bit(work, causal, monkeypatch):
+    task, here, begun = made_up(causal), bench(work), {}
+    learn, imitate = run.reinforce, warm_start.fine_tune
+
+    def noted(learner, model, *rest):
+        begun[learner.__name__, rest[-1]] = weights(model)
+        return learn(learner, model, *rest)
+
+    def imitated(model, *rest):
+        begun["imitated", rest[-1]] = weights(model)
+        return imitate(model, *rest)
+
+    monkeypatch.setattr(run, "reinforce", noted)
+    monkeypatch.setattr(warm_start, "fine_tune", imitated)
+    made = {name: part(here, task, each, 0) for name, each in ARMS.items()}
+    begin = {"": weights(pretrained.load(run.raw(here, causal, 0))[0]), "supervised": policy_of(made["supervised"])}
+    assert not same(begin[""], begin["supervised"]) and same(begin[""], policy_of(made["zero_shot"]))
+    for name, each in ARMS.items():
+        if each.learner:
+            found = begun[f"rlnlp.learners.{each.learner}", f"made_up {name} seed 0"]
+            assert same(found, begin[each.start]) and not same(found, policy_of(made[name])), name
+    assert same(begun["imitated", 7 * 2 * 2], begin["supervised"])  # as many steps as PPO's 7 updates have
+    curves = {name: json.loads((folder / "curve.json").read_text()) for name, folder in made.items()}
+    assert curves["zero_shot"] == [] and curves["sup_more"][-1]["step"] == 28
+    assert [e["update"] for e in curves["nlpo"]] == [1, 2, 3, 4, 5, 6, 7]
+    assert sum(e["nlpo/synced"] for e in curves["nlpo"]) == 4
+    assert (
+        {e["objective/kl_coef"] for e in curves["ppo_kl_0"]} == {0.0} != {e["objective/kl_coef"] for e in curves["ppo"]}
+    )
+
+
+# ------------------------------------------------------------------------------------------ runs
+@pytest.mark.parametrize("name", ["ppo", "sup_nlpo", "sup_shuffled"])
+def test_a_killed_run_goes_on_and_equals_one_that_was_not(work, tmp_path, name, monkeypatch):
+    shutil.copytree(work, tmp_path / "other")
+    task, chosen = made_up(), arm(name)
+    whole = part(bench(work), task, chosen, 0)
+    save, module = states.save_state, algorithms.module(chosen.learner)
+    train = module.train
+
+    def dies(state, *rest):
+        for metrics in train(state, *rest):
+            if state.update == 7:
+                raise KeyboardInterrupt
+            yield metrics
+
+    monkeypatch.setattr(module, "train", dies)
+    with pytest.raises(KeyboardInterrupt):
+        part(bench(tmp_path / "other"), task, chosen, 0)
+    monkeypatch.setattr(module, "train", train)
+    seen = []
+    monkeypatch.setattr(states, "save_state", lambda *args: seen.append(args[2]["numbers"]["update"]) or save(*args))
+    resumed = part(bench(tmp_path / "other"), task, chosen, 0)
+    assert files_of(whole) == files_of(resumed) and len(files_of(whole)) > 6
+    assert seen == []  # it went on from update 5, and the next state would be of 10
+    assert not list(resumed.parent.glob("state-*"))
+
+
+def test_a_finished_part_is_not_made_again_and_another_setting_makes_another(work, monkeypatch):
+    task = made_up()
+    folder = part(bench(work), task, arm("supervised"), 0)
+    monkeypatch.setattr(run, "ready", None)
+    assert part(bench(work), task, arm("supervised"), 0) == folder
+    assert part(bench(work, seeds=[0, 7], conditions=["ppo"]), task, arm("supervised"), 0) == folder
+    with pytest.raises(TypeError):
+        part(bench(work), task, arm("supervised"), 1)
+
+
+CHANGES = {
+    "nlpo": ({"nlpo": {"mask_top_p": 0.5}}, {"nlpo", "sup_nlpo"}),
+    "supervised": ({"supervised": {"epochs": 4}}, {"supervised", "sup_ppo", "sup_nlpo", "sup_more", "sup_shuffled"}),
+    "updates": ({"learner": {"updates": 8}}, {*ARMS} - {"zero_shot", "supervised"}),
+    "raw": ({"raw": {**VALUES["raw"], "steps": 7}}, {*ARMS}),
+    "test": ({"rows": {**VALUES["rows"], "test": 11}}, {*ARMS}),
+    "of the task": ({"overrides": {"made_up": {"nlpo": {"sync_every": 3}}}}, {"nlpo", "sup_nlpo"}),
+    "horizon": ({"overrides": {"made_up": {"response_tokens": 5}}}, {*ARMS}),
+    "batch": ({"evaluation": {**VALUES["evaluation"], "batch_size": 5}}, set()),
+    "tables": ({"seeds": [3], "controls": []}, set()),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES)
+def test_what_decides_a_part_and_what_does_not(tmp_path, case):
+    changes, expected = CHANGES[case]
+    before, after = bench(tmp_path), bench(tmp_path, **changes)
+    changed = {
+        name
+        for name, each in ARMS.items()
+        if digest(inputs(before, made_up(), each, 0)) != digest(inputs(after, made_up(), each, 0))
+    }
+    assert changed == expected
+
+
+def test_the_same_seed_gives_the_same_digits_and_another_gives_others(work, tmp_path):
+    task, chosen = made_up(), arm("sup_ppo")
+    first = files_of(part(bench(work), task, chosen, 0))
+    again = files_of(part(bench(tmp_path / "anew"), task, chosen, 0))
+    other = files_of(part(bench(tmp_path / "anew"), task, chosen, 1))
+    assert first == again and first.keys() == other.keys()
+    assert all(first[name] != other[name] for name in first if name.suffix == ".safetensors" or name.name == "row.json")
+
+
+def test_no_number_depends_on_how_many_are_answered_at_once(work, tmp_path):
+    found = files_of(part(bench(work), made_up(), arm("ppo"), 0))
+    shutil.rmtree(work / "parts" / "made_up" / "ppo")
+    at_once = {**VALUES["evaluation"], "batch_size": 100}
+    assert files_of(part(bench(work, evaluation=at_once), made_up(), arm("ppo"), 0)) == found
+
+
+def test_all_seeds_become_tables_of_which_every_number_can_be_found_again(work, tmp_path):
+    task, here = made_up(), bench(work)
+    collect(here, task, arm("supervised"), tmp_path / "out")
+    table = read_table(tmp_path / "out" / "per_seed.csv")
+    each = json.loads((tmp_path / "out" / "each.json").read_text())
+    assert [(row["task"], row["condition"], row["seed"]) for row in table] == [
+        ("made_up", "supervised", s) for s in (0, 1)
+    ]
+    for row in table:
+        mine = each[str(row["seed"])]
+        assert row["n"] == 10 == len(mine["example_id"]) and row["split"] == "test" and row["absent"] == "bertscore"
+        for name in ("reward", "judge/judge", "metric/rouge_1", "length"):
+            assert row[name] == pytest.approx(np.mean(mine[name]), abs=1e-6), name
+        assert row["reward"] == pytest.approx(row["metric/rouge_1"], abs=1e-6)
+        assert row["checkpoint"].startswith("raw ") and row["decoding"] == "greedy, max_new_tokens=6, min_new_tokens=0"
+    assert table[0]["checkpoint"] != table[1]["checkpoint"]
+    samples = [json.loads(line) for line in (tmp_path / "out" / "samples.jsonl").read_text().splitlines()]
+    assert len(samples) == 6 and {"prompt", "response", "reward", "judge"} <= samples[0].keys()
+    assert "references" not in samples[0]
+    assert {row["step"] for row in read_table(tmp_path / "out" / "curves.csv")} >= {0, 3, 6}
+
+
+def test_a_seed_that_fails_is_named_and_the_others_are_made(work, tmp_path, monkeypatch):
+    here, learn = bench(work), run.reinforce
+
+    def fails(*args):
+        if args[5] == 0:
+            raise TrainingError("made_up ppo seed 0, update 1: no")
+        return learn(*args)
+
+    monkeypatch.setattr(run, "reinforce", fails)
+    with pytest.raises(TrainingError, match="1 of 2 seeds failed: made_up ppo seed 0, update 1: no"):
+        collect(here, made_up(), arm("ppo"), tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    monkeypatch.setattr(run, "ready", None)
+    assert part(here, made_up(), arm("ppo"), 1).is_dir()
+
+
+def test_a_reward_that_cannot_be_paid_names_task_arm_seed_and_update(work):
+    hidden = made_up(
+        read=lambda given: [dataclasses.replace(e, references=()) if "test" in e.id else e for e in read(given)]
+    )
+    assert part(bench(work), hidden, arm("zero_shot"), 0).is_dir()
+    broken = made_up(rows=lambda draw, name, count: rows(draw, name, count)[:3])
+    with pytest.raises(ValueError, match="made_up: expected 24 examples of 96 rows .train., got 3"):
+        part(bench(work, seeds=[5]), broken, arm("zero_shot"), 5)
+
+
+# ------------------------------------------------------------------------------------------ evaluation
+def scores_of(task, examples):
+    return ready(task, task.reward, examples)
+
+
+def test_scores_are_made_ready_on_training_examples_and_what_lacks_a_model_is_named():
+    task, shown = made_up(), read(rows(0, "train", 12))
+    found = scores_of(task, shown)
+    assert [*found.metrics] == ["rouge_1", "cider"] and [*found.plain] == ["words"] and [*found.absent] == ["bertscore"]
+    each, corpus = found.measure([e.references[0] for e in shown], shown)
+    assert each["rouge_1"] == [1.0] * 12 and corpus["words"] == 5.0 and corpus["cider"] > 1
+    alone, _ = found.measure([shown[1].references[0]], [shown[1]])
+    assert alone["cider"][0] == pytest.approx(each["cider"][1])  # the frequencies are those of training
+    with pytest.raises(ValueError, match="'rouge_7'"):
+        scores_of(made_up(metrics=("rouge_7",)), shown)
+    with pytest.raises(ValueError, match="hidden"):
+        found.measure(["x"], [dataclasses.replace(shown[0], references=())])
+    roots = families({"rouge_1", "cider"})
+    assert len(roots) == 2 and all(run.here().has(root) for root in roots)
+
+
+def test_an_act_is_recognised_by_a_classifier_that_is_not_the_judge():
+    shown = [
+        Example(f"{i}", "", "x", "", (text,), meta={"act": act})
+        for i, (text, act) in enumerate(
+            [("did anna see it ?", 2), ("anna saw the cup .", 1), ("ben saw a book .", 1), ("did ben read it ?", 2)]
+        )
+    ]
+    task = made_up(reward={"intent": 1.0}, metrics=("intent",))
+    found = ready(task, task.reward, shown)
+    total, parts = found.reward(
+        ["x", "x"], ["did ben see a cup ?", "ben read the cup ."], [["-"], ["-"]], [{"act": 2}, {"act": 2}]
+    )
+    assert [float(value) for value in total] == [1.0, 0.0] and [*parts] == ["intent"]
+
+
+@pytest.mark.parametrize("name", tasks.names())
+def test_every_tasks_scores_and_judge_read_its_references_as_answers(name):
+    task = tasks.task(name)
+    shown, test = (run.drawn(task, 0, part, 24) for part in ("train", "test"))
+    found = ready(task, task.reward, shown)
+    said = [e.references[0] for e in test]
+    each, corpus = found.measure(said, test)
+    assert {*corpus} | {*found.absent} == {*task.metrics} and all(np.isfinite(v).all() for v in each.values())
+    paid, _ = found.reward(
+        [e.prompt for e in test],
+        said,
+        [list(e.references) for e in test],
+        [{**e.meta, "source": e.source} for e in test],
+    )
+    worse, _ = found.reward(
+        [e.prompt for e in test],
+        said[1:] + said[:1],
+        [list(e.references) for e in test],
+        [{**e.meta, "source": e.source} for e in test],
+    )
+    assert np.mean([float(v) for v in paid]) > 0.8 > np.mean([float(v) for v in worse])
+    assert np.mean(task.judge(said, test)["judge"]) > 0.99
+
+
+def test_how_it_was_decoded_is_said_in_one_line():
+    assert said(Decode(9)) == "greedy, max_new_tokens=9, min_new_tokens=0"
+    assert (
+        said(Decode(9, 2, beams=4, length_penalty=0.6))
+        == "4 beams, max_new_tokens=9, min_new_tokens=2, length_penalty=0.6"
+    )
+    drawn = "samples, max_new_tokens=9, min_new_tokens=0, temperature=0.7, top_k=50"
+    assert said(Decode(9, sample=True, temperature=0.7, top_k=50)) == drawn
+
+
+def test_the_spread_of_a_reward_is_that_of_samples_of_one_prompt(work):
+    here, task = bench(work), made_up()
+    model, tokenizer = pretrained.load(run.raw(here, False, 0))
+    prompts = run.encode(read(rows(0, "train", 6)), tokenizer, 12)
+    config = here.settings.sampling_of(task)
+    reward = ready(task, task.reward, read(rows(0, "train", 6))).reward
+    found = spread(model, tokenizer, prompts, config, reward, 0, 6, 5)
+    assert 0 <= found["spread_p10"] < found["spread_mean"] < 0.6
+    constant = lambda prompts, responses, references, meta: [float(len(text)) for text in prompts]
+    assert spread(model, tokenizer, prompts, config, constant, 0, 6, 5) == {"spread_mean": 0.0, "spread_p10": 0.0}
+    greedy = config.replace(top_k=1)
+    assert spread(model, tokenizer, prompts, greedy, reward, 0, 6, 5)["spread_mean"] == 0.0
+    with_ends = evaluate(
+        model,
+        tokenizer,
+        prompts,
+        read(rows(0, "train", 6)),
+        task,
+        Decode(3),
+        ready(task, task.reward, read(rows(0, "train", 6))),
+        "x",
+        4,
+    )
+    assert 0 < with_ends.row["length"] <= 3 and 0 <= with_ends.row["finished"] <= 1 and len(with_ends.responses) == 6
+
+
+# ------------------------------------------------------------------------------------------ settings
+PARAMS = ROOT / "grue" / "params.yaml"
+
+
+def test_the_settings_of_the_benchmark_are_whole_and_draw_0_is_not_among_the_seeds():
+    ours = grue.load(PARAMS)
+    assert len(ours.seeds) == 5 and 0 not in ours.seeds
+    for name in ours.tasks:
+        task = tasks.task(name)
+        assert ours.decode(task).max_new_tokens <= ours.horizon(task)
+        for each in grue.arms_of(ours, name):
+            if arm(each).learner:
+                assert ours.learner_of(arm(each), name, ours.horizon(task)).max_new_tokens == ours.horizon(task)
+    assert grue.arms_of(ours, ours.control_tasks[0]) == [*ARMS]
+    assert {*grue.arms_of(ours, "totto")} == {*ours.conditions, *ours.continued}
+
+
+@pytest.mark.parametrize("name", grue.load(PARAMS).tasks)
+def test_lengths_hold_every_generated_prompt_and_reference(name):
+    from workbook.grue.raw import causal_tokenizer, t5_tokenizer
+    from workbook.grue.words import words
+
+    ours, task = grue.load(PARAMS), tasks.task(name)
+    tokenizer = (causal_tokenizer if task.causal else t5_tokenizer)(words())
+    for which in run.PARTS:
+        shown = run.drawn(task, 3, which, 150)
+        prompts = run.encode(shown, tokenizer, ours.prompt_tokens(task))
+        assert max(known["cut"] for known in prompts.meta) == 0
+        assert not (prompts.ids == tokenizer.unk_token_id).any()
+        ids = [tokenizer(text, add_special_tokens=False)["input_ids"] for e in shown for text in e.references]
+        assert max(map(len, ids)) + 1 <= ours.horizon(task)
+        assert tokenizer.unk_token_id not in {token for row in ids for token in row}
+
+
+BAD = [
+    ("learner: {updates: 2, clipp: 0.1}", "ppo on .*clipp: unknown name; did you mean 'clip'"),
+    ("conditions: [zero_shot, ppoo]", "condition: .*found 'ppoo'; did you mean 'ppo'"),
+    ("conditions: [sup_ppo]", "arms of the raw model; .'sup_ppo'. go into continued"),
+    ("rows: {train: 10, supervised: 11, validation: 1, test: 1}", "supervised 11: .*at most train .10."),
+    ("rows: {trian: 10, supervised: 1, validation: 1, test: 1}", "rows.trian: unknown name; did you mean 'train'"),
+    ("seed: [1]", "seed: unknown name; did you mean 'seeds'"),
+    ("seeds: []", "seeds: expected at least 1"),
+    ("overrides: {}", "an entry for each task .* none for made_up"),
+    ("control_tasks: [made_pu]", "names in tasks; found made_pu"),
+    ("overrides: {made_up: {reponse_tokens: 3}}", "reponse_tokens: unknown name; did you mean 'response_tokens'"),
+    ("threads: many", "threads: expected a whole number, found 'many'"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), BAD, ids=[line for line, _ in BAD])
+def test_a_wrong_setting_is_named_with_what_was_expected(tmp_path, line, message):
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump({**VALUES, **yaml.safe_load(line)}))
+    with pytest.raises(ConfigError, match=message):
+        grue.load(tmp_path / "params.yaml")
+
+
+def test_an_arms_own_settings_win_over_the_tasks_and_the_tasks_over_all():
+    ours = grue.Grue.model_validate({**VALUES, "overrides": {"made_up": {"learner": {"kl_coef": 0.3, "updates": 4}}}})
+    assert (
+        ours.learner_of(arm("ppo"), "made_up", 6).kl_coef,
+        ours.learner_of(arm("ppo_kl_0"), "made_up", 6).kl_coef,
+    ) == (0.3, 0.0)
+    assert ours.steps_of_learning(made_up()) == 16
+    warm = Arm("x", "x", learner="nlpo", settings={"mask_top_p": 0.2})
+    assert ours.learner_of(warm, "made_up", 6).mask_top_p == 0.2
+
+
+def test_the_pipeline_names_only_what_there_is():
+    pipeline, values = (yaml.safe_load((ROOT / "grue" / f"{name}.yaml").read_text()) for name in ("dvc", "params"))
+    for name in ("runs", "continued", "controls"):
+        stage = pipeline["stages"][name]
+        keys = {key.partition(".")[0] for key in stage["params"]}
+        decides = {
+            "seeds",
+            "threads",
+            "rows",
+            "raw",
+            "causal",
+            "supervised",
+            "sampling",
+            "learner",
+            "nlpo",
+            "evaluation",
+        }
+        assert keys == decides | {"overrides"} and keys - {"sampling"} <= {*values}
+        assert stage["outs"] == ["runs/${item.task}/${item.condition}"]
+    assert all(arm(name).start == "supervised" for name in values["continued"])
+    begins = [e.prompt for name in values["tasks"] for e in run.drawn(tasks.task(name), 0, "train", 2)]
+    assert all(any(text.startswith(word) for text in begins) for word in (world.TRANSLATE, world.SUMMARIZE))
+    assert {*values["overrides"]} == {*values["tasks"]} <= {*tasks.names()}
+    rule = [line for line in (ROOT / "Makefile").read_text().splitlines() if "grue_pipeline" in line]
+    assert rule == ["\t@exec .venv/bin/python -m workbook.stages.grue_pipeline --jobs $(JOBS) --tied"]
+
+
+def test_the_code_of_every_task_is_known_by_its_content(tmp_path, monkeypatch):
+    from workbook.stages import grue_pipeline
+
+    (tmp_path / "params.yaml").write_text(PARAMS.read_text())
+    monkeypatch.chdir(tmp_path)
+    assert grue_pipeline.main(["code"]) == 0
+    made = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "build" / "code").glob("*.json")}
+    assert {*made} == {"raw", *grue.load(PARAMS).tasks} and len({each["code"] for each in made.values()}) == len(made)
+    assert "torch" in made["raw"]
+    with pytest.raises(SystemExit):
+        grue_pipeline.main(["run", "common_gen"])

@@ -1,0 +1,100 @@
+"""A task's scores, made ready on its training examples: what a reward pays, and what a table reports.
+
+Some scores read something of their own: CIDEr the document frequencies of the training references, intent accuracy a
+classifier of acts learned from the training turns (not the judge). A score whose model is not at hand is left out of
+the table and named, never replaced.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlnlp import metrics
+from rlnlp.scoring import Reward
+from workbook.grue import scores
+from workbook.grue.example import Example, Task
+from workbook.scores import NAMES as FAMILIES
+from workbook.scores.cider.cider import document_frequencies
+from workbook.scores.family import Score
+
+
+def frequencies(examples: Sequence[Example]) -> dict[str, Any]:
+    """CIDEr's document frequencies: every training example's references are one document."""
+    return {"frequencies": document_frequencies([list(e.references) for e in examples if e.references])}
+
+
+def acts(examples: Sequence[Example]) -> dict[str, Any]:
+    """A classifier of acts, learned from the references: logistic regression on the words and word pairs of the
+    response (TF-IDF). The prompt is not read."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    shown = [(text, e.meta["act"]) for e in examples for text in e.references]
+    model = make_pipeline(
+        TfidfVectorizer(ngram_range=(1, 2), token_pattern=r"[\w']+|[^\w\s]", sublinear_tf=True),
+        LogisticRegression(C=10.0, max_iter=1000),
+    )
+    model.fit([text for text, _ in shown], [act for _, act in shown])
+    return {"classify": lambda prompts, responses: model.predict(list(responses)).tolist()}
+
+
+READY: Mapping[str, Callable[[Sequence[Example]], dict[str, Any]]] = {"cider": frequencies, "intent": acts}
+
+PLAIN: Mapping[str, Callable[[list[str]], float]] = {  # of the responses alone, all of them together
+    "msttr": metrics.msttr,
+    "words": metrics.words,
+    "distinct1": functools.partial(metrics.distinct, n=1),
+    "distinct2": functools.partial(metrics.distinct, n=2),
+    "entropy1": functools.partial(metrics.entropy, n=1),
+    "unique1": functools.partial(metrics.unique, n=1),
+}
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """reward: as a learner's scorer takes it; metrics: name -> score of the table; plain: name -> function of all
+    responses; absent: name -> why it is not there."""
+
+    reward: Reward
+    metrics: Mapping[str, Score]
+    plain: Mapping[str, Callable[[list[str]], float]]
+    absent: Mapping[str, str]
+
+    def measure(
+        self, responses: Sequence[str], examples: Sequence[Example]
+    ) -> tuple[dict[str, list[float]], dict[str, float]]:
+        """(metric -> [B] values, metric -> value of the corpus). Raises ``ScoreError`` for hidden references."""
+        columns = scores.columns(examples)
+        each = {name: score.each(responses, **columns) for name, score in self.metrics.items()}
+        corpus = {name: score.corpus(responses, **columns) for name, score in self.metrics.items()}
+        return each, corpus | {name: float(function(list(responses))) for name, function in self.plain.items()}
+
+
+def ready(task: Task, weights: Mapping[str, float], examples: Sequence[Example]) -> Scoring:
+    """A task's scores. weights: of its reward; examples: of training. Raises ``ScoreError`` for an unknown name,
+    and for a reward that cannot be had."""
+    known = {name: READY[name](examples) for name in {*weights, *task.metrics} & {*READY}}
+    found, absent = {}, {}
+    for name in (name for name in task.metrics if name not in PLAIN):
+        if name not in scores.known():
+            scores.score(name)  # says what is wrong with the name
+        missing = [each for each in scores.known()[name].required if each not in known.get(name, {})]
+        if missing:
+            absent[name] = scores.known()[name].needs
+        else:
+            found[name] = scores.score(name, **known.get(name, {}))
+    plain = {name: PLAIN[name] for name in task.metrics if name in PLAIN}
+    settings = {name: known[name] for name in weights if name in known}
+    return Scoring(scores.reward(weights, settings), found, plain, absent)
+
+
+def families(names: Collection[str]) -> list[str]:
+    """The files of these scores as roots of the code that decides a number: ``scores`` finds them by name."""
+    modules = [f"workbook.scores.{name}.{name}" for name in FAMILIES]
+    named = {module: getattr(importlib.import_module(module), "SCORES", ()) for module in modules}
+    return [f"{module}:SCORES" for module, found in named.items() if {score.name for score in found} & {*names}]

@@ -1,0 +1,161 @@
+"""The benchmark's settings, ``grue/params.yaml``: one value for all tasks, and what a task has otherwise."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pydantic
+from pydantic import Field, model_validator
+
+from rlnlp.settings import ConfigError, Settings, nearest
+from workbook.draws.shapes import MANY, TOKENS, LanguageModel
+from workbook.grue import warm_start
+from workbook.grue.arms import ARMS, Arm, arm
+from workbook.grue.example import Decode, Task
+from workbook.grue.raw import Raw
+from workbook.runs import algorithms
+from workbook.runs.messages import dotted, explain
+from workbook.runs.reading import read
+
+ANY = Arm("learner", "any learner", learner="ppo")
+FREE = "sampling", "learner", "nlpo"  # sections whose names a learner's Config decides
+
+
+class Sizes(Settings):
+    """How much of a draw is used."""
+
+    train: int = Field(2000, ge=1, le=MANY, description="prompts that reinforcement learning samples from, examples")
+    supervised: int = Field(800, ge=1, le=MANY, description="of them, those with references to imitate, examples")
+    validation: int = Field(200, ge=1, le=MANY, description="choose the epoch of imitation, examples")
+    test: int = Field(256, ge=1, le=MANY, description="all numbers of the tables, examples")
+
+    @model_validator(mode="after")
+    def _imitated_are_of_the_train_prompts(self):
+        if self.supervised > self.train:
+            raise ValueError(f"supervised {self.supervised}: expected, at most train ({self.train})")
+        return self
+
+
+class Evaluation(Settings):
+    batch_size: int = Field(128, ge=1, le=MANY, description="prompts answered at once; no number depends on it")
+    samples: int = Field(8, ge=0, le=MANY, description="answers kept to be shown, per seed")
+    spread_prompts: int = Field(64, ge=1, le=MANY, description="prompts on which the reward's spread is measured")
+    spread_samples: int = Field(8, ge=2, le=1000, description="answers to each of them")
+
+
+class Overrides(Settings):
+    """What one task has otherwise. {} = nothing."""
+
+    prompt_tokens: int = Field(0, ge=0, le=TOKENS, description="longest prompt, tokens; 0 = as published")
+    response_tokens: int = Field(0, ge=0, le=TOKENS, description="horizon, tokens; 0 = as published")
+    supervised: dict[str, Any] = Field({}, description="of the section supervised")
+    sampling: dict[str, Any] = Field({}, description="of the section sampling")
+    learner: dict[str, Any] = Field({}, description="of the section learner")
+    nlpo: dict[str, Any] = Field({}, description="of the section nlpo")
+    decode: dict[str, Any] = Field({}, description="of the task's decoding at evaluation")
+    reward: dict[str, float] = Field({}, description="scores and weights that training pays; {} = the task's own")
+
+
+class Grue(Settings):
+    seeds: tuple[int, ...] = Field(min_length=1, description="replicates; each is a draw with its own raw model")
+    threads: int = Field(1, ge=1, le=1024, description="of torch, per process; last digits depend on it")
+    rows: Sizes
+    raw: Raw
+    causal: LanguageModel
+    supervised: warm_start.Config
+    sampling: dict[str, Any] = Field({}, description="of learners that sample: temperature, top_k, top_p")
+    learner: dict[str, Any] = Field(description="of every reinforcement learner: fields of PPO's Config")
+    nlpo: dict[str, Any] = Field({}, description="of NLPO alone")
+    evaluation: Evaluation
+    tasks: tuple[str, ...] = Field(min_length=1, description="files of workbook/grue/tasks")
+    conditions: tuple[str, ...] = Field(min_length=1, description="arms that begin with the raw model")
+    continued: tuple[str, ...] = Field((), description="arms that begin with another arm's weights")
+    control_tasks: tuple[str, ...] = Field((), description="tasks that have the controls too")
+    controls: tuple[str, ...] = Field((), description="arms of those tasks only")
+    overrides: dict[str, Overrides] = Field(description="task -> what it has otherwise; one entry a task")
+
+    @model_validator(mode="after")
+    def _names_and_learners(self):
+        for name in (*self.conditions, *self.continued, *self.controls):
+            found = arm(name)
+            if found.learner:
+                for task in self.overrides:
+                    self.learner_of(found, task, 10**5)
+        if started := [name for name in self.conditions if arm(name).start]:
+            raise ValueError(f"conditions: expected, arms of the raw model; {started} go into continued or controls")
+        if missing := {*self.tasks} - {*self.overrides}:
+            raise ValueError(f"overrides: expected, an entry for each task ({{}} = nothing); none for {min(missing)}")
+        if spare := {*self.control_tasks, *self.overrides} - {*self.tasks}:
+            raise ValueError(f"control_tasks, overrides: expected, names in tasks; found {min(spare)}")
+        return self
+
+    def learner_of(self, chosen: Arm, task: str, horizon: int) -> Settings:
+        """The settings of an arm's learner on a task: shared sections, the task's, the arm's. horizon: tokens."""
+        module, values = algorithms.module(chosen.learner), {"max_new_tokens": horizon}
+        for section in (name for name in FREE if name in module.ABOUT.sections):
+            values |= getattr(self, section) | getattr(self.overrides[task], section)
+        try:
+            return module.Config(**values | chosen.settings)
+        except pydantic.ValidationError as error:
+            first = error.errors()[0]
+            key = str(first["loc"][0]) if first["loc"] else chosen.learner
+            hint = nearest(key, module.Config.model_fields) if first["type"] == "extra_forbidden" else ""
+            said = f"unknown name{hint}" if hint or first["type"] == "extra_forbidden" else first["msg"]
+            raise ValueError(f"{chosen.name} on {task}: expected, {key}: {said}") from None
+
+    def supervised_of(self, task: str) -> warm_start.Config:
+        """The settings of imitation on a task."""
+        return self.supervised.replace(**self.overrides[task].supervised)
+
+    def sampling_of(self, task: Task) -> Settings:
+        """How training samples on a task, whatever arm trains: PPO's settings without an arm's own."""
+        return self.learner_of(ANY, task.name, self.horizon(task))
+
+    def steps_of_learning(self, task: Task) -> int:
+        """Optimiser steps that reinforcement learning takes on a task."""
+        config = self.sampling_of(task)
+        return config.updates * config.epochs * config.minibatches
+
+    def horizon(self, task: Task) -> int:
+        return self.overrides[task.name].response_tokens or task.response_tokens
+
+    def prompt_tokens(self, task: Task) -> int:
+        return self.overrides[task.name].prompt_tokens or task.prompt_tokens
+
+    def decode(self, task: Task) -> Decode:
+        """The task's decoding, at most as long as training allowed."""
+        own = dataclasses.replace(task.decode, **self.overrides[task.name].decode)
+        longest = min(own.max_new_tokens, self.horizon(task))
+        return dataclasses.replace(own, max_new_tokens=longest, min_new_tokens=min(own.min_new_tokens, longest))
+
+    def reward(self, task: Task) -> dict[str, float]:
+        return self.overrides[task.name].reward or dict(task.reward)
+
+
+def load(path: str | Path) -> Grue:
+    """Raises: ConfigError with a line for every problem: key, expected, found, the nearest name."""
+    path = Path(path)
+    raw, _ = read(path)
+    try:
+        return Grue.model_validate(raw)
+    except pydantic.ValidationError as error:
+        problems = [f"{dotted(e['loc'])}: {_said(e)}".removeprefix(": ") for e in error.errors()]
+        raise ConfigError("\n  ".join([f"{path}: {len(problems)} problem(s)", *problems]), problems) from None
+
+
+def _said(error: dict) -> str:
+    if error["type"] != "extra_forbidden":
+        return explain(error, Grue, error["loc"])
+    model: Any = Grue
+    for key in error["loc"][:-1]:
+        field = getattr(model, "model_fields", {}).get(key)
+        model = field.annotation if field is not None else Overrides
+    return f"unknown name{nearest(error['loc'][-1], model.model_fields)}"
+
+
+def arms_of(settings: Grue, task: str) -> list[str]:
+    """The names of a task's arms, in the order of ``ARMS``."""
+    named = {*settings.conditions, *settings.continued, *(settings.controls if task in settings.control_tasks else ())}
+    return [name for name in ARMS if name in named]

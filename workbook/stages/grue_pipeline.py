@@ -1,0 +1,160 @@
+"""The benchmark as one command: raw models, every task x condition x seed.
+
+    python -m workbook.stages.grue_pipeline [--jobs 2]      from nothing to grue/runs; again, only what changed
+    python -m workbook.stages.grue_pipeline smoke           two tasks, six conditions, one seed, small: do they run?
+
+DVC owns the stages (grue/dvc.yaml, grue/params.yaml); what shows progress and time left, stops and goes on is
+``workbook.stages.reproduce``. The stages call this file with the name of one part (``code``, ``raw 1``, or ``run`` with
+a task and a condition). Stopped inside a part, it goes on from the last state of that part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from rlnlp.learners.common import TrainingError
+from workbook.stages.command import status
+from workbook.store.files import atomic_json, read_json
+from workbook.store.fingerprint import libraries
+from workbook.store.identity import Code
+from workbook.store.locks import LockError
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRATCH = ROOT / ".scratch" / "grue"
+RAW = [
+    "workbook.grue.run:raw",
+    "workbook.grue.world.raw:texts",
+    "workbook.grue.world.raw:mix",
+    "workbook.grue.words:words",
+]
+EXPECTED = {
+    "raw@": 120,
+    "runs@": 120,
+    "continued@": 150,
+    "controls@": 120,
+}  # s on a busy core; measured ones replace them
+SMALL = {  # numbers of these mean nothing
+    "seeds": [0],
+    "rows": {"train": 64, "supervised": 32, "validation": 16, "test": 16},
+    "conditions": ["zero_shot", "ppo", "nlpo", "supervised"],
+    "continued": ["sup_ppo", "sup_nlpo"],
+    "control_tasks": [],
+}
+
+
+def code(out: str | Path) -> None:
+    """raw.json and one file a task: the identity of the code that its stages run, and the versions of the libraries."""
+    from workbook.grue import run, settings, tasks
+
+    ours, here = settings.load("params.yaml"), Code(ROOT)
+    atomic_json(Path(out) / "raw.json", {"code": here.identity(RAW), **libraries()})
+    for name in ours.tasks:
+        roots = run.roots(ours, tasks.task(name))
+        atomic_json(Path(out) / f"{name}.json", {"code": here.identity([*RAW, *roots]), **libraries()})
+
+
+def bench(path: Path = Path("params.yaml"), work: Path = SCRATCH, settings=None):
+    """Where parts are made."""
+    from transformers.utils import logging
+
+    from workbook.grue import run, words
+    from workbook.grue import settings as grue
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    return run.Bench(settings or grue.load(path), work, words.words(), progress=True)
+
+
+def raw(seed: int) -> None:
+    """A draw's raw models; the loss curves into raw/<seed>.json."""
+    from workbook.grue import run, tasks
+
+    here = bench()
+    kinds = sorted({tasks.task(name).causal for name in here.settings.tasks})
+    curves = {"causal" if causal else "T5": read_json(run.raw(here, causal, seed) / "loss.json") for causal in kinds}
+    atomic_json(Path("raw") / f"{seed}.json", curves)
+
+
+def one(task: str, condition: str) -> None:
+    """All seeds of a task x condition into runs/<task>/<condition>."""
+    from workbook.grue import arms, run, tasks
+
+    run.collect(bench(), tasks.task(task), arms.arm(condition), Path("runs") / task / condition)
+
+
+def smoke() -> None:
+    """Two tasks, one of them causal, from nothing, in a folder that is thrown away."""
+    from workbook.grue import arms, run, tasks
+    from workbook.grue import settings as grue
+
+    full = grue.load(ROOT / "grue" / "params.yaml")
+    chosen = {causal: name for name in reversed(full.tasks) if (causal := tasks.task(name).causal) in (True, False)}
+    small = {
+        "raw": full.raw.replace(steps=20).model_dump(),
+        "causal": full.causal.replace(steps=20).model_dump(),
+        "supervised": full.supervised.replace(epochs=2).model_dump(),
+        "learner": {**full.learner, "updates": 2, "episodes_per_update": 16},
+        "tasks": list(chosen.values()),
+        "overrides": {name: full.overrides[name].model_dump() for name in chosen.values()},
+    }
+    ours = grue.Grue.model_validate({**full.model_dump(), **SMALL, **small})
+    with tempfile.TemporaryDirectory() as folder:
+        here = bench(work=Path(folder), settings=ours)
+        for name in ours.tasks:
+            for condition in grue.arms_of(ours, name):
+                out = Path(folder) / "runs" / name / condition
+                run.collect(here, tasks.task(name), arms.arm(condition), out)
+                print((out / "per_seed.csv").read_text(), flush=True)
+
+
+def everything(jobs: int) -> bool:
+    """Run the pipeline; whether all went well."""
+    from workbook.grue import settings
+    from workbook.stages.reproduce import reproduce
+
+    ours = settings.load(ROOT / "grue" / "params.yaml")
+    if not (SCRATCH / "durations.json").exists():
+        pairs = {
+            "raw@": map(str, ours.seeds),
+            "runs@": (f"{task}-{name}" for task in ours.tasks for name in ours.conditions),
+            "continued@": (f"{task}-{name}" for task in ours.tasks for name in ours.continued),
+            "controls@": (f"{task}-{name}" for task in ours.control_tasks for name in ours.controls),
+        }
+        atomic_json(SCRATCH / "durations.json", {kind + key: EXPECTED[kind] for kind in pairs for key in pairs[kind]})
+    return reproduce(ROOT / "grue", SCRATCH, jobs, ours=False)
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m workbook.stages.grue_pipeline", description=__doc__.partition("\n")[0]
+    )
+    parser.add_argument(
+        "part", nargs="?", choices=("code", "raw", "run", "smoke"), help="a stage; default: all of them"
+    )
+    parser.add_argument("names", nargs="*", help="of raw: a seed; of run: a task and a condition")
+    parser.add_argument("--jobs", type=int, default=2, help="stages side by side, one thread each")
+    parser.add_argument("--tied", action="store_true", help="end when the process that started this one ends (make)")
+    args = parser.parse_args(argv)
+    parts = {
+        "code": (0, lambda: code("build/code")),
+        "raw": (1, lambda seed: raw(int(seed))),
+        "run": (2, one),
+        "smoke": (0, smoke),
+    }
+    if len(args.names) != (parts[args.part][0] if args.part else 0):
+        parser.error("raw takes a seed, run a task and a condition, the others nothing")
+    try:
+        if args.part is None:
+            return status(lambda: everything(max(1, args.jobs)), args.tied, "the same command goes on from here")
+        parts[args.part][1](*args.names)
+    except (LockError, TrainingError, ValueError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
