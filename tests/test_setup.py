@@ -138,7 +138,11 @@ def test_every_locked_package_takes_any_python_3_11():
     ("package", "extra", "along"),
     [
         ("rlnlp", (), {"safetensors"}),  # of transformers
-        ("workbook", ("workbook",), {"traitlets", "ipython", "packaging", "jupyter-client"}),  # of ipykernel, nbconvert
+        (
+            "workbook",
+            ("workbook", "slurm"),
+            {"traitlets", "ipython", "packaging", "jupyter-client"},
+        ),  # of ipykernel, nbconvert
     ],
 )
 def test_every_import_is_a_direct_dependency(package, extra, along):
