@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import fcntl
 import io
 import json
 import os
@@ -24,6 +23,7 @@ from typing import TypeVar
 
 import numpy as np
 import pandas as pd
+from filelock import FileLock
 
 from rlnlp.settings import nearest
 from workbook.store.files import atomic_write
@@ -142,19 +142,19 @@ def append(path: str | Path, row: Row) -> None:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     line = _line(path, row)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)  # raters may share a file
-        content = os.pread(handle, os.lseek(handle, 0, os.SEEK_END), 0)
-        whole = _whole(content, path.suffix)
-        if not whole and path.suffix == ".csv":
-            line = _header(type(row)) + line
-        kept = min(len(whole), len(content))
-        os.ftruncate(handle, kept)
-        os.pwrite(handle, whole[kept:] + line.encode(), kept)  # whole may have gained the end of its last line
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with FileLock(path.with_name(f".{path.name}.lock")):  # raters may share a file
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            content = os.pread(handle, os.lseek(handle, 0, os.SEEK_END), 0)
+            whole = _whole(content, path.suffix)
+            if not whole and path.suffix == ".csv":
+                line = _header(type(row)) + line
+            kept = min(len(whole), len(content))
+            os.ftruncate(handle, kept)
+            os.pwrite(handle, whole[kept:] + line.encode(), kept)  # whole may have gained the end of its last line
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def _whole(content: bytes, suffix: str) -> bytes:
