@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from rlnlp import pretrained
 from workbook.scores import family
 
 # id on the hub -> (its language, "" = many; hidden layer), as bert-score 0.3 chooses them
@@ -16,9 +17,10 @@ BATCH = 64
 
 @functools.lru_cache(2)
 def _loaded(model: str):
-    from transformers import AutoModel, AutoTokenizer
+    from transformers import AutoModel
 
-    tokenizer, encoder = AutoTokenizer.from_pretrained(model), AutoModel.from_pretrained(model).eval()
+    # a model trained on masked words has no pooler, and none is needed
+    tokenizer, encoder = pretrained.read_tokenizer(model), pretrained.read_model(AutoModel, model, "pooler.")
     longest = min(tokenizer.model_max_length, encoder.config.max_position_embeddings - 2)  # RoBERTa's begin at 2
     return tokenizer, encoder, longest
 

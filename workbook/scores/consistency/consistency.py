@@ -6,6 +6,7 @@ import functools
 
 import torch
 
+from rlnlp import pretrained
 from workbook.scores import family, tokens
 
 SHORTEST = 10  # characters: sentences of so many or fewer are left out, as there
@@ -15,16 +16,16 @@ BATCH = 32
 @functools.lru_cache(2)
 def _loaded(model: str):
     """(tokenizer, classifier, column of entailment, column of contradiction)."""
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers import AutoModelForSequenceClassification
 
-    classifier = AutoModelForSequenceClassification.from_pretrained(model).eval()
+    classifier = pretrained.read_model(AutoModelForSequenceClassification, model)
     columns = {str(label).lower(): int(place) for place, label in classifier.config.id2label.items()}
     if not {"entailment", "contradiction"} <= columns.keys():
         raise family.ScoreError(
             f"score consistency: {model}: expected a classifier with labels 'entailment' and 'contradiction', "
             f"got {sorted(columns)}"
         )
-    return AutoTokenizer.from_pretrained(model), classifier, columns["entailment"], columns["contradiction"]
+    return pretrained.read_tokenizer(model), classifier, columns["entailment"], columns["contradiction"]
 
 
 @torch.no_grad()
