@@ -57,7 +57,7 @@ def nbgrader(folder: Path, *words: str, **variables: str) -> str:
         check=False,
     )
     if done.returncode:
-        raise RuntimeError(f"nbgrader {' '.join(words)}: status {done.returncode}\n{done.stdout[-5000:]}")
+        raise RuntimeError(f"nbgrader {' '.join(words)}: status {done.returncode}\n{done.stdout[-30000:]}")
     return done.stdout
 
 
