@@ -525,6 +525,8 @@ def test_a_repetition_says_what_it_repeats(edited):
 def test_a_brought_model_decides_the_length(edited, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_text('{"n_positions": 32}')
+    assert "expected weights (*.safetensors or" in " ".join(problems(edited(('model: ""', "model: mine"))))
+    (tmp_path / "mine" / "model.safetensors").touch()
     assert "positions of mine (32)" in problems(edited(('model: ""', "model: mine")))[0]
     (tmp_path / "mine" / "config.json").write_text('{"n_positions": 34}')
     checks.load(edited(('model: ""', "model: mine")))
@@ -532,13 +534,17 @@ def test_a_brought_model_decides_the_length(edited, tmp_path):
     checks.load(edited(('model: ""', "model: mine")))
 
 
-def test_brought_files(edited, tmp_path):
+def test_brought_files(edited, tmp_path, capsys):
     (tmp_path / "my.py").write_text("")
     (tmp_path / "my.csv").write_text("prompt\nhello\n")
     brought = ('reward: ""', "reward: my.py:score"), ('prompts: ""', "prompts: my.csv")
     told = problems(edited(*brought))
     assert len(told) == 1 and "bring.reward" in told[0] and "labels_10" in told[0]  # it has no version of fewer labels
-    params = checks.load(edited(*brought, ("reward: reward_10", "kl_coef: 0.1")))
+    sound = edited(*brought, ("reward: reward_10", "kl_coef: 0.1"))
+    (tmp_path / "my.csv").write_text("text\nhello\n")
+    assert conditions.main([str(sound), str(tmp_path / "out")]) == 1
+    assert "my.csv: unknown column 'text'" in capsys.readouterr().err
+    params = checks.load(sound)
     assert params.task_name == "csv" and params.task.name == "generated_reviews"
 
 

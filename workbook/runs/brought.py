@@ -16,6 +16,8 @@ from rlnlp.settings import ConfigError
 from workbook.runs.settings import Bring
 from workbook.store.files import file_hash, folder_hash
 from workbook.store.fingerprint import digest
+from workbook.texts.hub import DataError
+from workbook.texts.tasks import csv
 
 MOST_FILES, MOST_BYTES = 1000, 2**28
 
@@ -86,7 +88,12 @@ def contents(folder: Path, bring: Bring) -> dict[str, str]:
 
 
 def tried(folder: Path, bring: Bring) -> None:
-    """Call a brought reward function on two prompts. Raises ConfigError saying what is wrong with it."""
+    """Read brought prompts, and call a brought reward function on two. Raises ConfigError saying what is wrong."""
+    if bring.prompts:
+        try:
+            csv.read(folder / bring.prompts)
+        except DataError as error:
+            raise ConfigError(str(error)) from None
     if not bring.reward_file:
         return
     from rlnlp.brought import try_reward  # brings torch

@@ -19,6 +19,8 @@ from workbook.runs.params import Params
 from workbook.runs.settings import Run
 from workbook.texts import tasks
 
+WEIGHTS = ("*.safetensors", "pytorch_model*.bin")  # of a model's folder
+
 BESIDE = ("replicate", "decodings", "test_prompts")  # what a repetition may say otherwise
 
 
@@ -182,6 +184,11 @@ def places(p: Params, path: Path) -> Iterator[tuple[tuple, str]]:
             continue  # a hub id
         if not (here / value / "config.json").is_file():
             yield ("bring", name), f"expected a model's folder, relative to {path}, with config.json; found {value!r}"
+        elif not any(any((here / value).glob(kind)) for kind in WEIGHTS):
+            yield (
+                ("bring", name),
+                f"expected weights ({' or '.join(WEIGHTS)}) beside config.json, none in {value!r}",
+            )
     claims = here / p.root / "claims.yaml"
     if p.claims:
         known = re.findall(r"^([A-Z]\d+):", claims.read_text(encoding="utf-8"), re.M) if claims.is_file() else []

@@ -27,7 +27,7 @@ def load(params, draw: int) -> dict[str, list[dict]]:
     if not params.bring.prompts:
         raise DataError("task csv: bring.prompts is empty; set it to a CSV file with a column 'prompt'")
     path = beside(params, params.bring.prompts)
-    splits = _csv_splits(path, _csv_rows(path), draw)
+    splits = _csv_splits(path, read(path), draw)
     task, parts = params.task, {}
     for split, most in zip(SPLITS, (task.train_prompts, task.validation_prompts, task.test_prompts)):
         parts[f"prompts_{split}"] = splits[split][:most]
@@ -37,7 +37,8 @@ def load(params, draw: int) -> dict[str, list[dict]]:
     return parts
 
 
-def _csv_rows(path: Path) -> list[dict]:
+def read(path: Path) -> list[dict]:
+    """The rows of the file, checked. Raises: as ``load``."""
     if not path.is_file():
         there = sorted(p.name for p in path.parent.glob("*.csv")) if path.parent.is_dir() else []
         raise DataError(f"bring.prompts: {path}: no such file{nearest(path.name, there)}")
