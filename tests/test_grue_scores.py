@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 
 import evaluate
+import nltk
 import pytest
 import sacrebleu
 import torch
@@ -119,7 +120,7 @@ def test_meteor_without_wordnet_has_the_librarys_golden_values():
     assert front.score("meteor_stem").each(["dogs run"], [["dog runs"]]) == [1 - 0.5 * (1 / 2) ** 3]  # stems match
 
 
-def test_meteor_matches_synonyms_where_a_wordnet_is_found_and_says_so_where_none_is(tmp_path):
+def test_meteor_matches_synonyms_where_a_wordnet_is_found(tmp_path):
     """In a process of its own: nltk keeps the WordNet that it has loaded. The WordNet is made up, of two words."""
     folder = tmp_path / "corpora" / "wordnet"
     folder.mkdir(parents=True)
@@ -144,9 +145,13 @@ def test_meteor_matches_synonyms_where_a_wordnet_is_found_and_says_so_where_none
     both, alone = done.stdout.strip().splitlines()
     assert eval(both) == pytest.approx({"meteor": whole, "meteor_stem": chunks})
     assert alone == f"[{whole}] wordnet"
-    environment["NLTK_DATA"] = str(tmp_path / "nothing")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
-    assert "needs WordNet" in done.stderr and "'meteor_stem' does without" in done.stderr
+
+
+def test_meteor_is_refused_where_no_wordnet_is_found(monkeypatch):
+    monkeypatch.setattr(nltk.data, "path", [])
+    for ask in (front.score, scores.load, lambda name: front.reward({name: 1.0})):
+        with pytest.raises(ScoreError, match="meteor: needs WordNet.*'meteor_stem' does without"):
+            ask("meteor")
 
 
 def test_cider_has_the_golden_values_and_trap_13_duplicates_and_one_alone():
