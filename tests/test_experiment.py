@@ -17,6 +17,7 @@ from rlnlp.settings import ConfigError
 from tests.executed import change, copied, definitions, reached, recorded, run_notebook
 from workbook.draws import base, named, training, variants, worlds
 from workbook.draws.tokenizer import train_tokenizer
+from workbook.results import tidy
 from workbook.runs import algorithms, checks, conditions, experiment, measure, train, tune
 from workbook.runs.draw import frequent_tokens, load_draw
 from workbook.runs.facts import training_facts
@@ -325,8 +326,10 @@ def test_what_was_carried_to_another_machine_is_not_trained_again(world, trainin
     done = len(trainings)
     experiment.run_condition(params.model_copy(update={"seeds": (1,)}), other)
     assert len(trainings) == done
-    for name in ("per_seed.csv", "curves.csv", "samples.jsonl", "episode.json", "config.json"):
+    for name in ("per_seed.csv", "samples.jsonl", "episode.json", "config.json"):
         assert (other / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    kept, full = (tables.read_table(folder / "curves.csv") for folder in (other, tmp_path / "whole"))
+    assert tidy.thinned(kept) == tidy.thinned(full) != full and list(kept[0]) == list(full[0])
     assert [path.name for path in (other / "policy_seed1").iterdir()] == ["README.md"]
     run(world, followed)
     assert len(trainings) == done + 1

@@ -3,10 +3,11 @@
     python -m workbook.stages.carry PROFILE      # what is finished and not packed yet: profiles/PROFILE/finished/
 
 Commit the new file. `make reproduce PROFILE=...` unpacks all of them first, so that it goes on where the machines
-before it stopped. A finished seed counts as ever under the key of all that decides its numbers, the bytes of the models
-that it started from among them: where these differ, what was unpacked is left aside and the seed runs again. Runs that
-others start from are not packed, as their policies would have to be. Once the profile's tables are committed, its
-folder `finished` can go.
+before it stopped: the tables that are committed in the end are the same bytes (of a curve no more is packed than they
+hold, of episodes the first seed's). A finished seed counts as ever under the key of all that decides its numbers, the
+bytes of the models that it started from among them: where these differ, what was unpacked is left aside and the seed
+runs again. Runs that others start from are not packed, as their policies would have to be. Once the profile's tables
+are committed, its folder `finished` can go.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rlnlp.settings import ConfigError
+from workbook.results.files import CURVES, PER_SEED
+from workbook.results.tidy import thinned
 from workbook.runs import checks
 from workbook.runs.params import Params
 from workbook.store.files import atomic_write, is_sealed, seal, whole
+from workbook.store.tables import read_table, write_table
 
-KEPT = ("per_seed.csv", "curves.csv", "samples.json", "episode.json")  # of a finished seed
+KEPT, EPISODE = (PER_SEED, "samples.json"), "episode.json"  # of a finished seed
 IN_PLACE = "policy/README.md"  # of its weights, which stay where they were trained
 SAID = "These weights stayed on the machine that trained them. Remove this seed's folder to train it again.\n"
 SEED, ROW = "runs/*/*/final", "tune/*/*/row.json"
@@ -54,13 +58,7 @@ def pack(params: Params) -> Path | None:
     with tempfile.TemporaryDirectory() as given:
         fresh = Path(given)
         for path in seeds:
-            place = fresh / path.relative_to(params.scratch)
-            (place / "policy").mkdir(parents=True)
-            for name in KEPT:
-                if (path / name).is_file():
-                    shutil.copyfile(path / name, place / name)
-            (place / IN_PLACE).write_text(SAID)
-            seal(place)
+            _slim(path, fresh / path.relative_to(params.scratch), params.seeds[0])
         for path in rows:
             place = fresh / path.relative_to(params.scratch)
             place.parent.mkdir(parents=True)
@@ -71,6 +69,20 @@ def pack(params: Params) -> Path | None:
                 archive.add(path, path.relative_to(fresh).as_posix(), filter=_nobody)
         part.replace(out)
     return out
+
+
+def _slim(final: Path, place: Path, first: int) -> None:
+    """What is packed of a finished seed; first: the profile's first seed."""
+    (place / "policy").mkdir(parents=True)
+    (place / IN_PLACE).write_text(SAID)
+    for name in KEPT:
+        shutil.copyfile(final / name, place / name)
+    curve = read_table(final / CURVES)
+    columns = list(curve[0]) if curve else []
+    write_table(place / CURVES, [{name: row.get(name) for name in columns} for row in thinned(curve)], columns)
+    if final.parent.name.startswith(f"seed{first}-") and (final / EPISODE).is_file():
+        shutil.copyfile(final / EPISODE, place / EPISODE)
+    seal(place)
 
 
 def unpack(folder: Path, scratch: Path) -> int:
