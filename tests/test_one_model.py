@@ -91,6 +91,7 @@ def test_without_the_base_model_the_pipeline_stops_at_its_first_stage_with_one_e
     said = capsys.readouterr().err.strip()
     assert "has not been made yet" in said and "workbook.stages.base_model train" in said and "\n" not in said
     (folder / "base").mkdir()
+    (folder / "base" / "model.safetensors").touch()
     (folder / "base" / "config.json").write_text("{}")
     assert conditions.main([str(folder / "params.yaml"), str(folder / "build")]) == 0
     (folder / "base" / "config.json").unlink()
