@@ -16,7 +16,7 @@ OFFLINE = {
     "MPLBACKEND": "Agg",
 }
 os.environ.update(OFFLINE)
-MIRROR = os.environ.pop("RLNLP_MIRROR", "")  # a test that wants a mirror makes one, or asks for real_mirror
+os.environ.pop("RLNLP_MIRROR", None)  # a test that wants a mirror makes one; RLNLP_TEST_MIRROR: tests of real rows
 
 import pytest  # noqa: E402 (what is imported below reads these variables)
 import torch  # noqa: E402
@@ -34,9 +34,9 @@ def one_thread():
 @pytest.fixture(scope="session")
 def real_mirror() -> Path:
     """The mirror of whoever runs the tests; those of real rows are skipped without one."""
-    if not MIRROR:
-        pytest.skip("RLNLP_MIRROR is not set")
-    return Path(MIRROR)
+    if not (folder := os.environ.get("RLNLP_TEST_MIRROR")):
+        pytest.skip("RLNLP_TEST_MIRROR: a folder with datasets/<hub id>")
+    return Path(folder)
 
 
 @pytest.fixture(scope="session")

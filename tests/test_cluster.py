@@ -286,7 +286,7 @@ def test_from_a_worker_comes_nothing_but_finished_units(tmp_path):
     good = "runs/ppo_kl_0/seed1-00ff/final/policy/model.safetensors"
     parcels.unpack(tar(good), tmp_path / "a")
     assert (tmp_path / "a" / good).is_file()
-    for name in ("../x", "runs/a/b/final/../../../../x", "/tmp/x", "runs/a/b/checkpoint/x", "head/x", "placement.json"):
+    for name in ("../x", "runs/a/b/final/../../../../x", "/x", "runs/a/b/checkpoint/x", "head/x", "placement.json"):
         with pytest.raises(ConfigError, match="expected finished units alone"):
             parcels.unpack(tar(name), tmp_path / "b")
     with pytest.raises(ConfigError, match="expected finished units alone"):
