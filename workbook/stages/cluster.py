@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,11 +48,34 @@ def connected(workers: str, jobs: int, scratch: Path, timeout: float = 20) -> It
     with contextlib.ExitStack() as held:
         if form in ("local", "slurm"):
             workers = held.enter_context(local(int(rest)) if form == "local" else slurm(rest, jobs, scratch))
+        else:
+            reach(workers, timeout)
         try:
             client = held.enter_context(Client(workers, timeout=timeout))
-        except (OSError, TypeError) as error:  # TypeError is what it says where no certificate is named
+        except OSError as error:
             raise ConfigError(f"WORKERS={workers}: {' '.join(str(error).split())}") from error
         yield client
+
+
+def reach(workers: str, timeout: float) -> None:
+    """Raises ConfigError where no scheduler listens, or no certificate is named to talk to it with.
+
+    Asked before there is a client: one that fails keeps a thread, and is closed by the garbage collector under a lock
+    that the next client's start may hold (distributed 2026: LoopRunner), which then waits for itself.
+    """
+    import dask
+
+    form, _, place = workers.partition("://")
+    certificates = "distributed.comm.tls.client.cert"
+    if form == "tls" and not dask.config.get(certificates, None):
+        raise ConfigError(
+            f"WORKERS={workers}: TLS needs a certificate; Dask's configuration names none ({certificates})"
+        )
+    host, _, port = place.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout).close()
+    except (OSError, OverflowError) as error:  # OverflowError: a port above 65,535
+        raise ConfigError(f"WORKERS={workers}: no scheduler listens there ({error})") from error
 
 
 def local(count: int) -> Any:
