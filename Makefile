@@ -13,7 +13,7 @@ ifeq ($(filter $(PROFILE),$(PROFILES)),)
 $(error PROFILE=$(PROFILE): expected one of $(PROFILES))
 endif
 
-.PHONY: help env reproduce reports pipelines plan why test lab course study grue bench clean
+.PHONY: help env reproduce reports pipelines plan why test lab site course study grue bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -34,6 +34,7 @@ help:
 	@echo 'make why [PROFILE=$(PROFILE)]                   what your edits would run again, and why; runs nothing'
 	@echo 'make test [ARGS="-k name"]                the tests'
 	@echo 'make lab                                  JupyterLab at the start page: quick start, lessons, runs'
+	@echo 'make site                                 the site: findings, lessons, course, reference; open site/index.html'
 	@echo 'make course                               the assignments as students get them: course/build/rlnlp-course.zip'
 	@echo 'make study                                the second human study with simulated raters: reports/study'
 	@echo 'make grue                                 six tasks of the benchmark on generated rows: grue/runs (under way)'
@@ -96,6 +97,10 @@ lab: env
 	@mkdir -p .venv/share/jupyter/lab/settings && echo '$(LAB)' > .venv/share/jupyter/lab/settings/overrides.json
 	@exec .venv/bin/python -m jupyterlab --LabApp.default_url=/lab/tree/notebooks/start.ipynb --LabApp.news_url=None \
 	  --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
+
+# SITE_URL: the address it will be served at; without one it works from a disk and anywhere.
+site: env
+	@exec .venv/bin/python -m workbook.site $(ARGS)
 
 course: env
 	@exec .venv/bin/python -m course.release $(ARGS)

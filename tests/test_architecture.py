@@ -31,6 +31,7 @@ ROWS = [
     ["study"],
     ["lab"],
     ["reports"],
+    ["site"],
     ["stages"],
 ]
 ROW = {room: row for row, rooms in enumerate(ROWS) for room in rooms}

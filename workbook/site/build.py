@@ -1,0 +1,207 @@
+"""The site's pages and its configuration, written into a folder that git ignores, and MkDocs run over them.
+
+    pages = write(root, out)      # out/pages/**.md, out/mkdocs.yml
+    build(root, out)              # root/site
+
+Every page is a folder's index.md, so that its address ends in a slash and stays, from a disk and from any server.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pandas as pd
+import yaml
+
+from workbook.results.tables import markdown
+from workbook.site import claim_page, committed, front, lessons, reference
+from workbook.site.committed import ABOUT, Committed
+from workbook.site.links import Links
+from workbook.store.files import atomic_write
+
+HAND = {  # documents that stand elsewhere and are pages too
+    "course/README.md": "teach/guide/index.md",
+    "course/CONSENT.md": "teach/consent/index.md",
+    "course/LICENCE_AND_DATA.md": "teach/licence_and_data/index.md",
+    "course/STUDENTS.md": "teach/students/index.md",
+    "bench/README.md": "reference/speed/how/index.md",
+    "data/README.md": "reference/data/index.md",
+}
+UNINDEXED = "---\nsearch:\n  exclude: true\n---\n\n"  # of pages that hold nothing but texts of runs
+ASSETS = "docs/assets"
+PART = {"verdict": "", "samples": "samples/"}  # of a report: where its file lies below the report's folder
+
+
+def places(root: Path) -> dict[str, str]:
+    """File of the repository -> its page: what is written by hand, and every page below reports/."""
+    found = {name: page for name, page in HAND.items() if (root / name).is_file()}
+    for file in sorted((root / "docs").rglob("*.md")):
+        name = file.relative_to(root / "docs").with_suffix("").as_posix().removesuffix("index").rstrip("/")
+        found[file.relative_to(root).as_posix()] = f"{name}/index.md".lstrip("/")
+    for file in sorted((root / "reports").rglob("*.md")):
+        name = file.relative_to(root)
+        found[name.as_posix()] = f"{name.parent.as_posix()}/{PART.get(name.stem, name.stem + '/')}index.md"
+    return found
+
+
+def title(text: str) -> str:
+    """A page's first heading. Raises: ValueError without one."""
+    if not (found := re.search(r"^# (.+)$", text, re.MULTILINE)):
+        raise ValueError(f"expected a page that begins with a heading, found {text[:60]!r}")
+    return found[1].strip()
+
+
+def made(found: Committed) -> dict[str, str]:
+    """Page -> Markdown of what no one wrote by hand, the lessons' aside; its links begin at the repository's root."""
+    pages = {f"claims/{name}/index.md": claim_page.page(found, name) for name in found.claims}
+    pages |= reference.api(found.root)
+    pages["reference/settings/index.md"] = reference.settings()
+    pages["index.md"] = home(found)
+    pages["findings/index.md"] = findings(found)
+    return pages
+
+
+def home(found: Committed) -> str:
+    """The first page: the answer, the picture, five results, and where to go from there."""
+    block = front.block(found, "/claims/{claim}/index.md")
+    return "\n\n".join(
+        [
+            "# Is reinforcement learning for language generation what its papers say it is?",
+            block,
+            "## Where to go",
+            "\n".join(
+                f"- {asked}: [{label}](/{page})"
+                for asked, label, page in [
+                    ("Does NLPO beat PPO?", "P04", "claims/P04/index.md"),
+                    ("Every other claim", "findings", "findings/index.md"),
+                    ("Texts, unselected, without the penalty on real reviews", "P01", "claims/P01/index.md"),
+                    ("Train your own model with your own reward", "twelve lines", "docs/use/twelve_lines.md"),
+                    ("Run one claim again", "each claim's page ends with its command", "findings/index.md"),
+                    ("Learn it", "twelve lessons", "docs/learn/lessons.md"),
+                    ("Teach it: what to hand out in week one", "the course on one page", "docs/teach/checklist.md"),
+                    ("How far to trust it", "the rule and its errors", "docs/sure/design.md"),
+                ]
+            ),
+        ]
+    )
+
+
+def findings(found: Committed) -> str:
+    """The table of all claims: the first paper's, the second's, ours, and the planted ones."""
+    groups = {
+        "The first paper": lambda source: source.startswith("arXiv"),
+        "The second paper": lambda source: source == committed.SECOND_PAPER,
+        "Of our own, and planted to see whether the rule works": lambda source: True,
+    }
+    left, parts = list(found.claims), ["# Findings", KEY]
+    for name, belongs in groups.items():
+        ids = [claim for claim in left if belongs(found.claims[claim]["source"]["paper"])]
+        left = [claim for claim in left if claim not in ids]
+        parts += [f"## {name}", claim_page.index(found, ids)] if ids else []
+    return "\n\n".join(parts) + "\n"
+
+
+KEY = (
+    "A claim *holds*, perhaps *smaller than stated*; it is *too small* where an effect of the stated size is excluded "
+    "either way, *opposite* where it is shown to go the other way, *open* where neither is known; a dash: not tested "
+    "by these runs. The profiles: " + "; ".join(f"`{profile}`, {about}" for profile, about in ABOUT.items()) + ". "
+    "[The rule](/docs/sure/design.md)."
+)
+
+
+def reports_table(root: Path) -> str:
+    """A row per question of the reports, a link per profile that answers it."""
+    rows: dict[str, dict[str, str]] = {}
+    for profile in ABOUT:
+        for file in sorted((root / "reports" / profile).glob("*/verdict.md")):
+            name = file.parent.name
+            question = title(file.read_text(encoding="utf-8"))
+            row = rows.setdefault(name, {"question": question})
+            row[profile] = f"[{profile}](/{file.relative_to(root).as_posix()})"
+    shown = [p for p in ABOUT if any(p in row for row in rows.values())]
+    return markdown(
+        pd.DataFrame([{"question": r["question"], **{p: r.get(p, "–") for p in shown}} for r in rows.values()])
+    )
+
+
+def write(root: Path, out: Path) -> dict[str, str]:
+    """Every page into out/pages, its links moved, and out/mkdocs.yml; page -> its title.
+
+    Raises: LinkError for a link to nothing, OSError and ValueError for a table that is not there.
+    """
+    found, pages = committed.read(root), out / "pages"
+    shutil.rmtree(out, ignore_errors=True)
+    known, fresh, taught = places(root), made(found), lessons.pages(root)
+    whole = known | {name: lessons.place(name) for name in taught}
+    links = Links(root, pages, whole, {*fresh, *whole.values()})
+    texts = {page: (page, text) for page, text in fresh.items()}
+    texts |= {lessons.place(name): (name, text) for name, text in taught.items()}
+    more = {"docs/ablations/index.md": reports_table(root), "docs/learn/lessons.md": lessons.table(root)}
+    for source, page in known.items():
+        text = (root / source).read_text(encoding="utf-8")
+        texts[page] = (source, text + (f"\n{more[source]}\n" if source in more else ""))
+    titles = {}
+    for page, (source, text) in texts.items():
+        titles[page] = title(text)
+        body = (UNINDEXED if page.endswith("/samples/index.md") else "") + links.move(text, source, page)
+        atomic_write(pages / page, body)
+    shutil.copytree(root / ASSETS, pages / "assets", dirs_exist_ok=True)
+    config = {
+        "INHERIT": str(root / "mkdocs.yml"),
+        "docs_dir": "pages",
+        "site_dir": str(root / "site"),
+        "nav": nav(titles),
+    }
+    atomic_write(out / "mkdocs.yml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
+    return titles
+
+
+def nav(titles: Mapping[str, str]) -> list[dict]:
+    """The site's map. Raises: ValueError where it names a page that there is none of."""
+
+    def some(*names: str) -> list[dict[str, str]]:
+        wanted = [f"{name}/index.md" for name in names]
+        if missing := [page for page in wanted if page not in titles]:
+            raise ValueError(f"the site's map names {', '.join(missing)}: expected pages that there are")
+        return [{titles[page].replace("`", ""): page} for page in wanted]
+
+    def below(folder: str) -> list[str]:
+        return sorted(page.removesuffix("/index.md") for page in titles if page.startswith(f"{folder}/"))
+
+    claims = [{page.split("/")[1]: page} for page in titles if page.startswith("claims/")]
+    api = [name for name in below("reference/api") if name != "reference/api"]
+    profiles = {p: [n for n in below(f"reports/{p}") if not n.endswith("/samples")] for p in ABOUT}
+    told = ("settled", "ledger", "length", "full", "second_paper", "real_reviews")
+    return [
+        {"Home": "index.md"},
+        {"Findings": ["findings/index.md", *some(*(f"findings/{n}" for n in told)), {"Claim by claim": claims}]},
+        {"Ablations": ["ablations/index.md", *({p: some(*names)} for p, names in profiles.items() if names)]},
+        {"Learn": ["learn/lessons/index.md", *some(*(n for n in below("learn") if n != "learn/lessons"))]},
+        {"Teach": some("teach/checklist", "teach/guide", "teach/students", "teach/consent", "teach/licence_and_data")},
+        {
+            "Use": some(
+                *(f"use/{n}" for n in ("install", "twelve_lines", "own_model", "write_your_own", "change", "machines"))
+            )
+        },
+        {
+            "Reference": [
+                *some(*(f"reference/{n}" for n in ("settings", "metrics", "learners", "layout", "speed", "data"))),
+                {"API": ["reference/api/index.md", *some(*api)]},
+            ]
+        },
+        {"How sure are we": some("sure/design", "sure/machines", "sure/synthesis", "reports/settle/looks")},
+        {"Differences": "differences/index.md"},
+    ]
+
+
+def build(root: Path, out: Path) -> None:
+    """MkDocs over `write`'s pages, into root/site; a warning is an error. Raises: CalledProcessError."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f", str(out / "mkdocs.yml")]
+    quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # the theme's word on a later MkDocs; the lock has this one
+    subprocess.run(command, cwd=root, env=quiet, check=True)

@@ -1,0 +1,240 @@
+"""A claim's page: what was said, what was published, what was found in every profile, by what runs, and how to run
+just these again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from workbook.ledger import beside
+from workbook.results.measures import MEASURES
+from workbook.results.tables import join, markdown
+from workbook.site import effects
+from workbook.site.committed import ABOUT, Committed, deciding, folder, tested
+
+TEXTS = 5  # of each seed
+SHOWN = 4  # conditions whose texts are shown
+NOT_SETTINGS = ("decodings", "test_prompts")  # of a run's entry: what is measured, not how it is made
+
+
+def page(found: Committed, claim: str) -> str:
+    """Markdown of claims/<claim>/. Raises: KeyError for a claim that claims.yaml does not have."""
+    about, rows = found.claims[claim], found.rows(claim)
+    parts = [
+        f"# {claim}. {' '.join(about['claim'].split())}",
+        opening(found, claim, rows),
+        "## What was published",
+        published(about),
+    ]
+    if rows:
+        parts += ["## What was found", KEY, *tests(rows, "decides")]
+        if aside := tests(rows, "beside"):
+            parts.append(folded(f"{len(aside) // 2} tests that stand beside and decide nothing", "\n\n".join(aside)))
+        parts += ["## What would change our mind", changes(rows)]
+        parts += ["## The runs and their settings", conditions(found, claim, rows)]
+        parts += ["## What they wrote", texts(found, rows)]
+        parts += ["## Run just this again", again(found, claim, rows)]
+    parts += ["## What makes it hard to say", " ".join(about["traps"].split())]
+    return "\n\n".join(parts) + "\n"
+
+
+KEY = (
+    "Differences are in the metric's own unit, with their intervals over seeds; then in *yardsticks*, one of which is "
+    "how far PPO without the KL penalty moves the metric from the untrained model (of human text: the published "
+    f"{MEASURES['human_log_perplexity'].yardstick:g} nats). In the picture, an open diamond is the published effect, a "
+    "point with its interval ours, the line 0."
+)
+
+
+def opening(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """The word of every profile in a table, and where the claim stands."""
+    about = found.claims[claim]
+    if not rows:
+        lacks = about.get("awaiting") or about.get("needs") or "runs that no committed profile has"
+        needed = lacks if isinstance(lacks, str) else join([str(lack) for lack in lacks])
+        return f"**Not tested here.** {source(about)} It would take: {needed}."
+    table = [
+        {
+            "profile": f"`{profile}`: {ABOUT.get(profile, 'settings of its own')}",
+            "draws": row["seeds"],
+            "word": effects.verdict(row["word"]) if tested(row) else beside.word(row) or "too few draws for a word",
+            "at half the budget": row["half_word"] if tested(row) and row["half_word"] else "–",
+        }
+        for profile, row in rows.items()
+    ]
+    return f"{source(about)}\n\n{markdown(pd.DataFrame(table))}"
+
+
+def source(about: Mapping[str, Any]) -> str:
+    """Where the claim stands, in a sentence."""
+    where = about["source"]
+    parts = [f"{name} {where[name]}" for name in ("section", "table", "figure") if where.get(name)]
+    return f"Source: {join([where['paper'], *parts], ', ')}."
+
+
+def published(about: Mapping[str, Any]) -> str:
+    """The published numbers, a row each, mean ± standard deviation over seeds."""
+    rows = about.get("published") or {}
+    if not rows:
+        return "No number was published for this claim."
+    columns = list(dict.fromkeys(name for row in rows.values() for name in row if name != "n"))
+    cells = [
+        {
+            "row": name,
+            **{c: " ± ".join(map(str, v if isinstance(v := row.get(c, "–"), list) else [v])) for c in columns},
+            "seeds": row.get("n", "–"),
+        }
+        for name, row in rows.items()
+    ]
+    return markdown(pd.DataFrame(cells))
+
+
+def tests(rows: Mapping[str, Mapping[str, Any]], role: str) -> list[str]:
+    """A heading and a table for each test that some profile measured: a row per profile."""
+    named: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for profile, row in rows.items():
+        for test in row["components"]:
+            if test["role"] == role and test["effect"] is not None:
+                named.setdefault(test["name"], {})[profile] = test
+    parts = []
+    for name, measured in named.items():
+        far, table = effects.reach(list(measured.values())), []
+        for profile, test in measured.items():
+            row = rows[profile]
+            table.append(
+                {
+                    "profile": f"{profile}, {test['n']} draws",
+                    "difference": effects.raw(test),
+                    "published": effects.raw_published(test) or "–",
+                    "in yardsticks": effects.yardsticks(test),
+                    "forest row": effects.row(test, far),
+                    "word": effects.verdict(test["word"]) if tested(row) else "–",
+                }
+            )
+        first = next(iter(measured.values()))
+        asked = f"at least {first['stated']:.2g} {first['unit']}, {first['direction']}"
+        if first["direction"] == "equal":
+            asked = f"within ±{first['stated']:.2g} {first['unit']}"
+        label = " ".join((MEASURES[first["metric"]].label or first["metric"]).split())
+        parts += [f"### {name}", f"*{label}*; asked beforehand: {asked}.\n\n{markdown(pd.DataFrame(table))}"]
+    return parts
+
+
+def changes(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """Of the profile that speaks first, what would turn each deciding test, and how many draws an open one needs."""
+    profile, row = next(iter(rows.items()))
+    lines = [
+        {
+            "test": test["name"],
+            "word": effects.verdict(test["word"]),
+            "would turn it": effects.turning(test),
+            "draws that would settle it": f"about {test['n_needed']:,}" if test["n_needed"] else "–",
+        }
+        for test in deciding(row)
+        if test["effect"] is not None
+    ]
+    if not lines:
+        return "Any run of its conditions: no profile has a number for a deciding test yet."
+    how = "all of these together" if row["decided_by"] == "all" else "any one of these"
+    return (
+        f"By the rule, of `{profile}`, where {how} decide:\n\n{markdown(pd.DataFrame(lines))}\n\nAnd the same runs on "
+        "a larger model: these are of models that a laptop trains. `make plan PROFILE=paper` says what the published "
+        "ones would take."
+    )
+
+
+def named_conditions(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The conditions of the claim's measured tests, deciding ones first."""
+    measured = [c for row in rows.values() for c in deciding(row) if c["effect"] is not None]
+    measured += [c for row in rows.values() for c in row["components"] if c["effect"] is not None]
+    return list(dict.fromkeys(name.split("@")[0] for test in measured for name in test["conditions"].split()))
+
+
+def conditions(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """A row per condition: what it sets beside its profile's sections, of the first profile that runs it."""
+    lines = []
+    for name in named_conditions(rows):
+        profile = next((p for p in rows if name in found.runs[p]), None)
+        if profile is not None:
+            entry = {k: v for k, v in found.runs[profile][name].items() if k not in NOT_SETTINGS}
+            lines.append({"run": f"`{name}`", "sets": shown(entry), "in": f"`{profile}`"})
+    files = [f"{folder(p)}/params.yaml".removeprefix("./") for p in rows if found.runs[p]]
+    links = join([f"[{file}](/{file})" for file in files])
+    report = found.claims[claim].get("report", "none")
+    also = f" The report that shows these runs is [{report}](/reports/mini/{report}/verdict.md)."
+    there = (found.root / f"reports/mini/{report}/verdict.md").is_file()
+    return f"{markdown(pd.DataFrame(lines))}\n\nEverything else is as in {links}." + also * there
+
+
+def shown(entry: Mapping[str, Any]) -> str:
+    """ "algorithm ppo, gamma 1.0"."""
+    return ", ".join(f"{name} `{value}`" for name, value in entry.items())
+
+
+def texts(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """The first texts of every seed that is committed, of the first conditions; none is selected."""
+    parts = []
+    for profile in rows:
+        kept = found.texts[profile]
+        for name in [n for n in named_conditions(rows) if n in kept][:SHOWN]:
+            seeds = list(dict.fromkeys(text.seed for text in kept[name]))
+            for seed in seeds:
+                lines = [text.line for text in kept[name] if text.seed == seed][:TEXTS]
+                numbered = "\n".join(f"{i}. {line}" for i, line in enumerate(lines, 1))
+                parts.append(folded(f"`{name}`, {profile}, seed {seed}", numbered))
+    if not parts:
+        return "No text of these runs is committed; a run of them here writes `samples.jsonl` beside its numbers."
+    said = (
+        f"The first {TEXTS} test prompts, plain decoding, nothing selected: the prompt, what the run wrote, and the "
+        "score that it was trained on. Texts of every seed that is committed are here."
+    )
+    return "\n\n".join([said, *parts])
+
+
+def again(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """The commands that make the claim's deciding runs in one profile, and those that judge from committed tables."""
+    needed = [n for n in named_conditions({p: {**r, "components": deciding(r)} for p, r in rows.items()})]
+    lines = ["make env pipelines"]
+    for profile in ("mini", *(p for p in rows if p not in ("mini", "settle"))):
+        runs = found.runs.get(profile, {})
+        if needed and all(name in runs for name in needed):
+            stages = " ".join(f"{'continued' if 'start' in runs[name] else 'runs'}@{name}" for name in needed)
+            at = "" if profile == "mini" else f"cd {folder(profile)} && "
+            lines += [f"{at}dvc repro {stages}", f"make reports PROFILE={profile}"]
+            break
+    said = ["These runs again, with the models and data that they need, and the pages from them:"]
+    if len(lines) == 1:
+        said = ["No single profile has all of its runs; each profile's pages are made again by:"]
+        lines += [f"make reports PROFILE={p}" for p in rows if p != "settle"]
+    block = "\n".join(["```sh", ". .venv/bin/activate", *lines, "```"])
+    if "settle" in rows:
+        said_also = "The registered design's words from its committed table, without a run:"
+        return f"{said[0]}\n\n{block}\n\n{said_also}\n\n```sh\npython -m workbook.stages.settle judge settle\n```"
+    return f"{said[0]}\n\n{block}"
+
+
+def folded(title: str, body: str) -> str:
+    """A block that opens when asked for."""
+    inner = "\n".join(f"    {line}" if line else "" for line in body.splitlines())
+    return f'??? note "{title}"\n\n{inner}'
+
+
+def index(found: Committed, ids: Sequence[str]) -> str:
+    """Findings' table: a row per claim, its word in each profile, its page."""
+    profiles = [p for p in found.profiles if any(tested(row) for row in found.ledgers[p].values())]
+    table = [
+        {
+            "claim": f"[{name}](/claims/{name}/index.md) {' '.join(found.claims[name]['claim'].split())}",
+            **{p: word_in(found, p, name) for p in profiles},
+        }
+        for name in ids
+    ]
+    return markdown(pd.DataFrame(table))
+
+
+def word_in(found: Committed, profile: str, claim: str) -> str:
+    """The word of a claim in a profile, or a dash."""
+    row = found.ledgers[profile].get(claim)
+    return effects.verdict(row["word"]) if row and tested(row) else "–"

@@ -1,0 +1,118 @@
+"""What the site shows, read from committed files alone: ledgers, settings of every run, unselected texts.
+
+found = read(Path("."))
+found.ledgers["settle"]["P20"]["word"]
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from workbook.ledger.combine import find_ledgers
+from workbook.ledger.ruling import AWAITING, ELSEWHERE
+from workbook.results.files import SAMPLES
+from workbook.results.tables import safe, short
+
+ABOUT = {  # profile: what its numbers are of; in the order in which pages show them
+    "settle": "the registered design: generated reviews, every text of the same length",
+    "imdb": "real reviews, a model trained on them from scratch",
+    "full": "generated reviews, texts may end; older code",
+    "follow_up": "the second paper's questions; older code",
+    "mini": "the registered design's first draws: effects, too few for words",
+}
+FIRST_PAPER, SECOND_PAPER = "arXiv:2210.01241", "CS224N report"
+UNTRAINED = {"zero-shot (before)": "zero_shot"}  # what older pages call it
+
+
+class Text(NamedTuple):
+    """What one run wrote: seed, and prompt, response and score as a line of Markdown."""
+
+    seed: int
+    line: str
+
+
+@dataclass(frozen=True)
+class Committed:
+    """ledgers: profile -> claim -> row of claims.json; claims: claims.yaml; runs: profile -> condition -> what its
+    settings say beside the profile's sections; texts: profile -> condition -> texts, as they came, none selected."""
+
+    root: Path
+    ledgers: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    claims: Mapping[str, Mapping[str, Any]]
+    runs: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    texts: Mapping[str, Mapping[str, list[Text]]]
+
+    @property
+    def profiles(self) -> list[str]:
+        """Those with a ledger, in the order of pages."""
+        return [*(p for p in ABOUT if p in self.ledgers), *sorted(self.ledgers.keys() - ABOUT)]
+
+    def rows(self, claim: str) -> dict[str, Mapping[str, Any]]:
+        """Profile -> the claim's row, of the profiles that have an effect or a word for it."""
+        known = {p: self.ledgers[p][claim] for p in self.profiles if claim in self.ledgers[p]}
+        return {
+            p: row for p, row in known.items() if tested(row) or any(c["effect"] is not None for c in deciding(row))
+        }
+
+
+def read(root: Path) -> Committed:
+    """Everything that pages are made from. Raises: OSError, ValueError for a file that is not there or is none."""
+    ledgers = {}
+    for profile, path in find_ledgers(root / "reports").items():
+        rows = {row["id"]: row for row in json.loads(path.read_text(encoding="utf-8"))["rows"]}
+        if any(tested(row) or deciding(row) for row in rows.values()):
+            ledgers[profile] = rows
+    claims = yaml.safe_load((root / "claims.yaml").read_text(encoding="utf-8"))
+    runs = {profile: settings(root, profile) for profile in ledgers}
+    texts = {profile: read_texts(root / "reports" / profile) for profile in ledgers}
+    return Committed(root, ledgers, claims, runs, texts)
+
+
+def deciding(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """A ledger row's tests that take part in its word."""
+    return [c for c in row["components"] if c["role"] == "decides"]
+
+
+def tested(row: Mapping[str, Any]) -> bool:
+    """Whether the row has a word of its own."""
+    return row["word"] not in (AWAITING, ELSEWHERE)
+
+
+def folder(profile: str) -> str:
+    """Where a profile's settings lie, relative to the root."""
+    return "." if profile == "mini" else f"profiles/{profile}"
+
+
+def settings(root: Path, profile: str) -> dict[str, dict[str, Any]]:
+    """Condition -> what it sets, of runs and of continued runs; empty where the profile's settings are not there."""
+    file = root / folder(profile) / "params.yaml"
+    values = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return {**values.get("runs", {}), **(values.get("continued") or {})}
+
+
+def read_texts(reports: Path) -> dict[str, list[Text]]:
+    """Condition -> its texts: of every seed in samples.jsonl; where a profile has none, those of its pages."""
+    found: dict[str, list[Text]] = {}
+    if (file := reports / SAMPLES).is_file():
+        for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+            response = safe(" ".join(line["response"].split()))
+            text = f"*{safe(short(line['prompt']))}* → {response} ({line['score']:.2f})"
+            found.setdefault(line["condition"], []).append(Text(line["seed"], text))
+        return found
+    for file in sorted(reports.glob("*/samples.md")):
+        whole = file.read_text(encoding="utf-8")
+        seed = re.search(r"^Seed (\d+), the first", whole, re.MULTILINE)
+        for section in whole.split("\n## ")[1:] if seed else ():
+            title, _, body = section.partition("\n")
+            named = re.search(r"\((\w+)\)$", title)
+            condition = UNTRAINED.get(title) or (named[1] if named else title)
+            lines = re.findall(r"^\d+\. (.*)$", body, re.MULTILINE)
+            found.setdefault(condition, [Text(int(seed[1]), line) for line in lines])
+    return found

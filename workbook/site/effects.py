@@ -1,0 +1,95 @@
+"""A test's numbers as text and picture: in the metric's unit first, in yardsticks second, beside what was published."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workbook.ledger.published import published_yardstick
+from workbook.results.measure import LOG_RATIO
+from workbook.results.measures import MEASURES
+from workbook.results.tables import signed
+from workbook.statistics.rule import AGAINST, FOR, HOLDS, HOLDS_SMALLER, OPENS, OPPOSITE, TOO_SMALL
+
+YARDSTICKS, OWN = "yardsticks", "own unit"
+WIDE, HIGH, EDGE = 200, 18, 8  # of a row of the forest, in the picture's own units
+
+
+def unit(test: Mapping[str, Any]) -> str:
+    """What `raw` counts in: the metric's unit, or that of a log ratio, a rank, a share."""
+    if test["unit"] in (YARDSTICKS, OWN):
+        return MEASURES[test["metric"]].unit.replace("–", "")
+    return "log ratio" if test["unit"] == LOG_RATIO else test["unit"]
+
+
+def raw(test: Mapping[str, Any]) -> str:
+    """ "+0.283 [0.268, 0.299] probability": the difference as measured; empty where there is none."""
+    if test["difference"] is None:
+        return ""
+    return f"{signed(test['difference'], test['low'], test['high'])} {unit(test)}".strip()
+
+
+def raw_published(test: Mapping[str, Any]) -> str:
+    """The published effect in the same unit, with the interval that its spreads allow; empty where none was
+    published."""
+    if test["published"] is None:
+        return ""
+    size = published_yardstick(test["metric"]) if test["unit"] == YARDSTICKS else 1.0
+    ends = [None if test[f"published_{end}"] is None else size * test[f"published_{end}"] for end in ("low", "high")]
+    return f"{signed(size * test['published'], *ends)} {unit(test)}".strip()
+
+
+def yardsticks(test: Mapping[str, Any], which: str = "effect") -> str:
+    """The effect (or the `published` one) in yardsticks; a dash where it is compared in another unit."""
+    if test["unit"] != YARDSTICKS or test[which] is None:
+        return "–"
+    return signed(test[which], test[f"{which}_low"], test[f"{which}_high"])
+
+
+def reach(tests: Sequence[Mapping[str, Any]]) -> float:
+    """How far the axis of rows that stand below each other goes to either side, > 0."""
+    ends = [test[name] for test in tests for name in ("effect_low", "effect_high", "effect", "published", "stated")]
+    return 1.1 * max([abs(end) for end in ends if end is not None], default=1.0) or 1.0
+
+
+def row(test: Mapping[str, Any], far: float) -> str:
+    """One row of a forest plot as SVG in a line, with what it shows in words: published an open diamond, measured a
+    filled point with its interval. far: of `reach`, the same for rows that are compared."""
+
+    def x(value: float) -> float:
+        return round(WIDE / 2 + (WIDE / 2 - EDGE) * max(-1.0, min(1.0, value / far)), 1)
+
+    middle, said = HIGH / 2, [f"measured {signed(test['effect'], test['effect_low'], test['effect_high'])}"]
+    parts = [f'<path class="zero" d="M{WIDE / 2:g} 0V{HIGH}"/>']
+    if test["effect_low"] is not None:
+        parts.append(f'<path class="interval" d="M{x(test["effect_low"])} {middle:g}H{x(test["effect_high"])}"/>')
+    if test["published"] is not None:
+        at = x(test["published"])
+        parts.append(f'<path class="published" d="M{at} {middle - 5:g}l5 5l-5 5l-5 -5z"/>')
+        said.append(f"published {signed(test['published'], None, None)}")
+    parts.append(f'<circle class="measured" cx="{x(test["effect"])}" cy="{middle:g}" r="3.5"/>')
+    label = html.escape(f"{', '.join(said)} {test['unit']}; the axis goes to {far:.2g}")
+    return f'<svg class="forest-row" viewBox="0 0 {WIDE} {HIGH}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
+
+
+def turning(test: Mapping[str, Any]) -> str:
+    """What new draws would have to show for another word of this test, in the terms of the rule."""
+    size = f"{test['stated']:.2g} {test['unit']}"
+    if test["direction"] == "equal":
+        if test["word"] in FOR:
+            return f"an interval that leaves ±{size}"
+        return f"an interval inside ±{size}" if test["word"] in OPENS else f"an interval that reaches into ±{size}"
+    wrong = "below 0" if test["direction"] == "greater" else "above 0"
+    return {
+        HOLDS: f"an interval that takes in 0, or lies {wrong}",
+        HOLDS_SMALLER: f"an interval that takes in 0, or reaches {size}",
+        TOO_SMALL: f"an interval that reaches {size}, either way",
+        OPPOSITE: "an interval that takes in 0, or lies on the other side of it",
+    }.get(test["word"], f"more draws: an interval on one side of 0, or inside ±{size}")
+
+
+def verdict(word: str) -> str:
+    """A word as the site marks it: for, against or open, by its form and its colour."""
+    kind = "for" if word in FOR else "against" if word in AGAINST else "open"
+    return f'<span class="word {kind}">{word}</span>'

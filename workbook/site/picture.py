@@ -1,0 +1,82 @@
+"""The picture of three texts: one prompt, what the model wrote before training, with the penalty and without it."""
+
+from __future__ import annotations
+
+import html
+import json
+import textwrap
+from pathlib import Path
+from typing import NamedTuple
+
+from workbook.results.files import SAMPLES
+from workbook.results.tables import join
+
+SHOWN = {  # run: what it is called; the first prompt of the first seed is shown, whatever they wrote
+    "zero_shot": "before training",
+    "ppo_kl_default": "trained, with the penalty",
+    "ppo_kl_0": "trained, without the penalty",
+}
+WIDTH, LEFT, LINE, LETTERS = 760, 24, 22, 86  # of the picture, in its units; letters that fit a line
+STYLE = (
+    "text{font:15px system-ui,sans-serif;fill:#222}.head{font-weight:600}.note{fill:#555}rect{fill:#fff;stroke:#bbb}"
+    ".bar{fill:#0072b2;stroke:none}.rest{fill:#e4e4e4;stroke:none}"
+)
+
+
+class Written(NamedTuple):
+    """One run's text and its score, 0 to 1."""
+
+    title: str
+    response: str
+    score: float
+
+
+def three(reports: Path) -> tuple[str, list[Written]]:
+    """The first prompt of samples.jsonl, and what each run of `SHOWN` made of it. Raises: ValueError if one is
+    missing."""
+    rows = [json.loads(line) for line in (reports / SAMPLES).read_text(encoding="utf-8").splitlines()]
+    first = {}
+    for row in rows:
+        first.setdefault(row["condition"], row)
+    if missing := SHOWN.keys() - first:
+        raise ValueError(
+            f"{reports / SAMPLES}: expected texts of {join(list(SHOWN))}, found none of {join([*missing])}"
+        )
+    shown = [first[name] for name in SHOWN]
+    if len({row["example_id"] for row in shown}) > 1:
+        raise ValueError(f"{reports / SAMPLES}: expected the same first prompt of every run")
+    written = [Written(SHOWN[row["condition"]], row["response"], row["score"]) for row in shown]
+    return shown[0]["prompt"], written
+
+
+def in_words(prompt: str, written: list[Written]) -> str:
+    """The picture for those who do not see it."""
+    said = " ".join(f"{each.title}: “{each.response}”, score {each.score:.2f}." for each in written)
+    return f"One prompt, “{prompt}”, and three texts. {said}"
+
+
+def draw(prompt: str, written: list[Written]) -> str:
+    """SVG: a band a text, its score as a bar beside its name; nothing but text and rectangles."""
+    y, parts = 34, []
+
+    def say(text: str, x: int, style: str = "") -> None:
+        kind = f' class="{style}"' if style else ""
+        parts.append(f'<text x="{x}" y="{y}"{kind}>{html.escape(text, quote=False)}</text>')
+
+    for line in textwrap.wrap(f"The prompt: {prompt} …", LETTERS):
+        say(line, LEFT, "note")
+        y += LINE
+    for each in written:
+        y += LINE // 2
+        say(each.title, LEFT, "head")
+        say(f"score {each.score:.2f}", WIDTH - LEFT - 80, "note")
+        for name, width in (("rest", 160), ("bar", round(160 * each.score))):
+            parts.append(f'<rect class="{name}" x="{WIDTH - LEFT - 260}" y="{y - 11}" width="{width}" height="11"/>')
+        y += LINE
+        for line in textwrap.wrap(f"… {each.response}", LETTERS):
+            say(line, LEFT)
+            y += LINE
+    frame = f'<rect x="1" y="1" width="{WIDTH - 2}" height="{y - 2}" rx="6"/>'
+    words = html.escape(in_words(prompt, written), quote=False)
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" width="{WIDTH}" height="{y}" role="img">'
+    return f"{head}<title>{words}</title><style>{STYLE}</style>{frame}{''.join(parts)}</svg>\n"
