@@ -1838,8 +1838,8 @@ def test_a_readme_shows_what_was_put_to_a_test_and_counts_the_rest(rows, tmp_pat
     assert "expected the lines" in capsys.readouterr().err
 
 
-def test_this_repositorys_readme_shows_the_ledger_that_is_committed_with_it(tmp_path):
-    """The committed ones: a ledger of your own settings is no mistake of README's. Without git, the files as they
+def test_this_repositorys_page_shows_the_ledger_that_is_committed_with_it(tmp_path):
+    """The committed ones: a ledger of your own settings is no mistake of the page's. Without git, the files as they
     are."""
 
     def committed(name: str) -> str:
@@ -1850,7 +1850,7 @@ def test_this_repositorys_readme_shows_the_ledger_that_is_committed_with_it(tmp_
         ).stdout
 
     (tmp_path / "claims.json").write_text(committed("reports/claims.json"))
-    text = committed("README.md")
+    text = committed("docs/findings/ledger.md")
     assert combine.readme(text, tmp_path / "claims.json") == text, "type: python -m workbook.ledger readme"
 
 

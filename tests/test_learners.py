@@ -130,12 +130,14 @@ def test_every_learner_is_one_short_file():
     assert {"ppo", "sac", "bandit"} < set(files) - {"common"} == set(LEARNERS)
     assert not {name: lines for name, lines in files.items() if lines > 150}
     table = re.findall(
-        r"^\| (`\w+`(?:, `\w+`)*) \| ([\d, ]+) \|", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE
+        r"^\| (`\w+`(?:, `\w+`)*) \| ([\d, ]+) \|",
+        (ROOT / "docs/reference/learners.md").read_text("utf-8"),
+        re.MULTILINE,
     )
     said = {
         name: int(lines) for names, counts in table for name, lines in zip(re.findall(r"\w+", names), counts.split(","))
     }
-    assert len(said) == 10 and said == {name: files[name] for name in said}, "README's table of the learners"
+    assert len(said) == 10 and said == {name: files[name] for name in said}, "the page's table of the learners"
 
 
 @pytest.mark.parametrize("name", LEARNERS)

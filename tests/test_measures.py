@@ -1,4 +1,4 @@
-"""The table of metrics: README's is made from it, and it knows every number that runs and learners write."""
+"""The table of metrics: the page of metrics is made from it, and it knows every number that runs and learners write."""
 
 import csv
 import inspect
@@ -16,8 +16,8 @@ SETTINGS = (
 )
 
 
-def test_readme_has_the_table_of_metrics():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_page_has_the_table_of_metrics():
+    text = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
     assert readme(text) == text, "type: python -m workbook.results.measures"
 
 

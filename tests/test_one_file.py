@@ -20,13 +20,13 @@ from workbook.runs import reading
 pytestmark = pytest.mark.xdist_group("one_file")  # what it sets up takes seconds: once, not once a worker
 
 ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/use/write_your_own.md").read_text(encoding="utf-8")
 SETTINGS = "params.yaml"  # names what is added; the last six entries are all that it takes
 
 
 def example(name: str) -> str:
-    """README's worked example of that file."""
-    return re.search(rf"```python\n(# {re.escape(name)}\b.*?)```", README, re.DOTALL)[1]
+    """The worked example of that file on the page that has them."""
+    return re.search(rf"```python\n(# {re.escape(name)}\b.*?)```", PAGE, re.DOTALL)[1]
 
 
 SAMPLER = example("my_sampler.py").replace("from rlnlp import samplers\n", "").replace("samplers.RULES", "RULES")
@@ -86,7 +86,7 @@ said["allowed"] = samplers.named("top_a", 0.8)(torch.tensor([[0.5, 0.3, 0.15, 0.
 said["brought"] = json.loads(Path("build/brought.json").read_text())
 said["facts"] = data.build(checks.load("params.yaml"), 1, "data/draw1")
 said["prompts"] = Path("data/draw1/prompts_test.jsonl").read_text()
-said["readme"] = measures.readme(Path("README.md").read_text())
+said["readme"] = measures.readme(Path("metrics.md").read_text())
 claimed = {"name": "shorter", "kind": "contrast", "metric": "brevity", "direction": "greater", "effect": 0.1}
 said["unit"] = Test(**claimed, terms={"weighted": 1, "ppo_kl_default": -1}).unit
 
@@ -113,7 +113,7 @@ def copy(tmp_path_factory) -> tuple[set[str], dict]:
     folder = tmp_path_factory.mktemp("copy")
     for name in ("rlnlp", "workbook", "tests"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "fixtures"))
-    shutil.copy(ROOT / "README.md", folder)
+    shutil.copy(ROOT / "docs/reference/metrics.md", folder)
     shutil.copy(ROOT / "claims.yaml", folder)
     raw, _ = reading.read(ROOT / "tests" / "fixtures" / "params.yaml")
     raw |= {"runs": {name: run for name, run in raw["runs"].items() if "reward" not in run}, "continued": {}}

@@ -38,10 +38,9 @@ PINS = dict(line.split("==") for line in LOCK if "==" in line)
 PIPELINE = read(ROOT / "dvc.yaml")["stages"]
 
 
-def test_readme_counts_the_conditions_as_they_are():
-    rows = re.findall(
-        r"^\| `(\w+)`.*?(\d+) conditions, [458] seeds", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
-    )
+def test_the_page_on_installing_counts_the_conditions_as_they_are():
+    text = (ROOT / "docs/use/install.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)`.*?(\d+) conditions, [458] seeds", text, re.MULTILINE)
     found = {
         name: len(values["runs"]) + len(values.get("continued") or {})
         for name, values in zip(NAMES, map(lambda p: read(p / "params.yaml"), PROFILES))
@@ -50,10 +49,10 @@ def test_readme_counts_the_conditions_as_they_are():
     assert {name: int(count) for name, count in rows} == {name: found[name] for name, _ in rows}
 
 
-def test_readme_says_how_long_texts_are_as_the_tables_do():
+def test_the_page_on_length_says_how_long_texts_are_as_the_tables_do():
     said = re.search(
         r"have ([\d.]+), ([\d.]+) and ([\d.]+) words for γ = 0.5, 0.95 and 1\n\(([\d.]+) before",
-        (ROOT / "README.md").read_text(encoding="utf-8"),
+        (ROOT / "docs/findings/length.md").read_text(encoding="utf-8"),
     )
     rows = (
         pd.read_csv(ROOT / "reports/mini/per_seed.csv")

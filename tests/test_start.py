@@ -1,5 +1,5 @@
-"""The start page leads somewhere: its links exist, it names every lesson as the README does, and its run browser
-runs."""
+"""The start page leads somewhere: its links exist, it names every lesson as their page does, and its run
+browser runs."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def test_every_link_of_the_start_page_leads_to_a_file_in_git():  # JupyterLab op
     assert {f"{name}.ipynb" for name in PEOPLE} <= links
 
 
-def test_the_lessons_and_their_questions_are_those_of_the_readme():
+def test_the_lessons_and_their_questions_are_those_of_their_page():
     rows = ROW.findall(text())
     assert [name for name, _ in rows] == PEOPLE[1:]
-    assert rows == ROW.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    assert rows == ROW.findall((ROOT / "docs/learn/lessons.md").read_text(encoding="utf-8"))
 
 
 def test_make_lab_opens_the_start_page():

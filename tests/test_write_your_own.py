@@ -1,4 +1,4 @@
-"""README's worked examples do what it says: they are taken from its text and run."""
+"""The worked examples of docs/use/write_your_own.md do what it says: they are taken from its text and run."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from tests.tiny import EOS, MAKE, PAD, prompts
 from workbook.runs import algorithms, checks
 from workbook.texts import data
 
-README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs/use/write_your_own.md").read_text(encoding="utf-8")
 TARGET = 7
 
 
 def example(name: str) -> dict:
-    """The names that README's code block of a file defines; the block opens with a comment that names the file."""
-    found = re.findall(rf"```python\n# {re.escape(name)}\b.*?```", README, re.DOTALL)
-    assert len(found) == 1, f"README has {len(found)} examples of {name}"
+    """The names that the page's code block of a file defines; the block opens with a comment that names the file."""
+    found = re.findall(rf"```python\n# {re.escape(name)}\b.*?```", PAGE, re.DOTALL)
+    assert len(found) == 1, f"the page has {len(found)} examples of {name}"
     module = types.ModuleType(f"readme_{Path(name).stem}")
     sys.modules[module.__name__] = module  # pydantic looks for the module of a class
     exec(compile(found[0].removeprefix("```python\n").removesuffix("```"), name, "exec"), module.__dict__)

@@ -4,7 +4,7 @@ python -m workbook.ledger check params.yaml      does a profile run what its cla
 python -m workbook.ledger judge params.yaml      a profile's committed table judged again, without a run or its pages
 python -m workbook.ledger calibrate params.yaml  how often its claims would get each word where the answer is known
 python -m workbook.ledger combine                reports/*/claims/claims.json side by side, in reports/claims.*
-python -m workbook.ledger readme                 their summary into README.md
+python -m workbook.ledger readme                 their summary into docs/findings/ledger.md
 python -m workbook.ledger submit mine.csv        a table of your own judged by the same rule
 """
 
@@ -62,11 +62,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     together = commands.add_parser("combine", help="reports/*/claims/claims.json side by side, in reports/claims.*")
     together.add_argument("--reports", type=Path, default=Path("reports"))
     together.add_argument("--without", nargs="*", default=NO_EVIDENCE, help="profiles that are no evidence")
-    summarise = commands.add_parser("readme", help="reports/claims.json as the summary in README.md")
+    summarise = commands.add_parser("readme", help="reports/claims.json as the summary in docs/findings/ledger.md")
     summarise.add_argument("--reports", type=Path, default=Path("reports"))
-    summarise.add_argument("--file", type=Path, default=Path("README.md"))
+    summarise.add_argument("--file", type=Path, default=Path("docs/findings/ledger.md"))
     submit = commands.add_parser("submit", help="a table of your own judged by the same rule")
-    submit.add_argument("table", type=Path, help="CSV: condition, seed, metrics (README's table)")
+    submit.add_argument("table", type=Path, help="CSV: condition, seed, metrics (docs/reference/metrics.md)")
     submit.add_argument("--params", type=Path, default=Path("params.yaml"), help="whose names of conditions it uses")
     submit.add_argument("--out", type=Path, help="a folder for claims.json, claims.csv and claims.md")
     args = parser.parse_args(argv)

@@ -1,4 +1,4 @@
-"""The ledgers of several profiles side by side, and their summary in README.md."""
+"""The ledgers of several profiles side by side, and their summary on one page."""
 
 from __future__ import annotations
 
@@ -82,14 +82,14 @@ def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[
 
 
 def readme(text: str, combined: str | Path) -> str:
-    """A README's text with the ledger's summary between its two marks, made from `combine`'s claims.json.
+    """A page's text with the ledger's summary between its two marks, made from `combine`'s claims.json.
 
     Shown are the claims that some profile put to a test; the others are counted. Raises: ClaimError without the marks.
     """
     before, mark, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (mark and end):
-        raise ClaimError(f"README: expected the lines {BEGIN} and {END}")
+        raise ClaimError(f"the page of the ledger: expected the lines {BEGIN} and {END}")
     given = json.loads(Path(combined).read_text(encoding="utf-8"))
     rows, single = given["rows"], given.get("one_model", ())
     names = list(dict.fromkeys(p for row in rows for p in row["words"]))

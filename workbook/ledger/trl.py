@@ -6,7 +6,8 @@
 runs.csv: a row per run, with columns `condition` (a name of params.yaml: ppo_kl_0, grpo, ...), `seed`, `folder` (the
 trainer's `output_dir`), `texts` (its responses to held-out prompts, the same for all runs: parquet, CSV or JSONL with
 columns `completion` or `response` and one number a response for each reward, as TRL's completion logs have them), and
-what else was measured, by its name in README's table (human_log_perplexity, judge, ...), which is copied as it is.
+what else was measured, by its name in docs/reference/metrics.md (human_log_perplexity, judge, ...), which is copied as
+it is.
 
 What a trainer writes of its own, and what is made of it (TRL 0.16 to 1.x; nothing of TRL is imported):
 - `trainer_state.json` (in output_dir or its last `checkpoint-<step>`): `log_history`, of which `reward` (GRPO, RLOO,
@@ -14,7 +15,7 @@ What a trainer writes of its own, and what is made of it (TRL 0.16 to 1.x; nothi
 - `completions/completions_<step>.parquet` with `log_completions=True`: step, prompt, completion (text, or messages in a
   conversation), a column per reward function, advantage. These answer *training* prompts: without `texts`, those of the
   last step are taken and it is said.
-Its KL is an estimate from sampled tokens (per token in GRPO, per response in PPO), not the exact one of README's table,
+Its KL is an estimate from sampled tokens (per token in GRPO, per response in PPO), not the exact one of that page,
 and is not converted. `length` takes a tokenizer and is not either; `words` and diversity are of the texts.
 """
 

@@ -2,7 +2,7 @@
 
 MEASURES["score"].formula                # one record per metric; another metric is another record, nothing more
 label("gain:score")                      # what stands on an axis
-`python -m workbook.results.measures` writes README's table of metrics from the records.
+`python -m workbook.results.measures` writes the table of docs/reference/metrics.md from the records.
 
 B responses, T tokens; logarithms are natural; every mean over tokens leaves padding out.
 """
@@ -312,7 +312,7 @@ def yardstick_of(name: str) -> str:
 
 
 def table() -> pd.DataFrame:
-    """README's table: a row per formula, neighbours that share it together."""
+    """The page's table: a row per formula, neighbours that share it together."""
     rows = []
     for (formula, unit), group in groupby(TABLE, lambda m: (m.formula, m.unit)):
         same = list(group)
@@ -322,11 +322,11 @@ def table() -> pd.DataFrame:
 
 
 def readme(text: str) -> str:
-    """A README's text with the table between its two marks. Raises: ValueError without the marks."""
+    """A page's text with the table between its two marks. Raises: ValueError without the marks."""
     before, mark, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (mark and end):
-        raise ValueError(f"README: expected the lines {BEGIN} and {END}")
+        raise ValueError(f"the page of metrics: expected the lines {BEGIN} and {END}")
     return f"{before}{BEGIN}\n{markdown(table())}\n{END}{after}"
 
 
@@ -340,7 +340,7 @@ def _compared(measure: Measure) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    file = Path(next(iter(sys.argv[1:] if arguments is None else arguments), "README.md"))
+    file = Path(next(iter(sys.argv[1:] if arguments is None else arguments), "docs/reference/metrics.md"))
     file.write_text(readme(file.read_text(encoding="utf-8")), encoding="utf-8")
     print(f"{file}: up to date")
     return 0

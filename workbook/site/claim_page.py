@@ -118,7 +118,10 @@ def tests(rows: Mapping[str, Mapping[str, Any]], role: str) -> list[str]:
         if first["direction"] == "equal":
             asked = f"within ±{first['stated']:.2g} {first['unit']}"
         label = " ".join((MEASURES[first["metric"]].label or first["metric"]).split())
-        parts += [f"### {name}", f"*{label}*; asked beforehand: {asked}.\n\n{markdown(pd.DataFrame(table))}"]
+        parts += [
+            f"### {name}" if role == "decides" else f"**{name}**",
+            f"*{label}*; asked beforehand: {asked}.\n\n{markdown(pd.DataFrame(table))}",
+        ]
     return parts
 
 
