@@ -4,8 +4,8 @@ from.
     python -m workbook.results.tidy params.yaml        -> reports/<profile>/{per_seed,curves}.csv, conditions.json, ...
 
 per_seed.csv: a row per condition, seed, split and decoding, a column per metric (docs/reference/metrics.md); a cell is
-empty where a metric was not measured. curves.csv: a row per condition, seed and update, what reports read of training, six
-digits. conditions.json: what each run is. samples.jsonl: the first seed's texts, unselected. episodes.json: one
+empty where a metric was not measured. curves.csv: a row per condition, seed and update, what reports read of training,
+six digits. conditions.json: what each run is. samples.jsonl: the first seed's texts, unselected. episodes.json: one
 episode of each run. facts.json: models of every seed, and what the search chose. metrics.json: condition -> metric ->
 mean over seeds on the test prompts, plain decoding: the few numbers that DVC compares between versions.
 """

@@ -28,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
             atomic_write(file, front.readme(file.read_text(encoding="utf-8"), found))
             print("README.md: up to date")
             return 0
-        pages = build.write(root, root / PAGES)
+        pages = build.write(root, root / PAGES, root / "site")
         print(f"{len(pages)} pages in {PAGES}")
         if what == "build":
             build.build(root, root / PAGES)

@@ -1,7 +1,7 @@
 """The site's pages and its configuration, written into a folder that git ignores, and MkDocs run over them.
 
-    pages = write(root, out)      # out/pages/**.md, out/mkdocs.yml
-    build(root, out)              # root/site
+    pages = write(root, out, root / "site")      # out/pages/**.md, out/mkdocs.yml
+    build(root, out)                             # root/site
 
 Every page is a folder's index.md, so that its address ends in a slash and stays, from a disk and from any server.
 """
@@ -130,8 +130,8 @@ def reports_table(root: Path) -> str:
     )
 
 
-def write(root: Path, out: Path) -> dict[str, str]:
-    """Every page into out/pages, its links moved, and out/mkdocs.yml; page -> its title.
+def write(root: Path, out: Path, site: Path) -> dict[str, str]:
+    """Every page into out/pages, its links moved, and out/mkdocs.yml, which builds `site`; page -> its title.
 
     Raises: LinkError for a link to nothing, OSError and ValueError for a table that is not there.
     """
@@ -155,7 +155,7 @@ def write(root: Path, out: Path) -> dict[str, str]:
     config = {
         "INHERIT": str(root / "mkdocs.yml"),
         "docs_dir": "pages",
-        "site_dir": str(root / "site"),
+        "site_dir": str(site),
         "nav": nav(titles),
     }
     atomic_write(out / "mkdocs.yml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
@@ -201,7 +201,7 @@ def nav(titles: Mapping[str, str]) -> list[dict]:
 
 
 def build(root: Path, out: Path) -> None:
-    """MkDocs over `write`'s pages, into root/site; a warning is an error. Raises: CalledProcessError."""
+    """MkDocs over `write`'s pages; a warning is an error. Raises: CalledProcessError."""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f", str(out / "mkdocs.yml")]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # the theme's word on a later MkDocs; the lock has this one
     subprocess.run(command, cwd=root, env=quiet, check=True)

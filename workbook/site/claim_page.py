@@ -3,7 +3,10 @@ just these again."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -16,6 +19,8 @@ from workbook.site.committed import ABOUT, Committed, deciding, folder, tested
 
 TEXTS = 5  # of each seed
 SHOWN = 4  # conditions whose texts are shown
+DESIGN = "settle"  # which DVC does not run
+JUDGE, DRAW = (f".venv/bin/python -m workbook.stages.settle {what} {DESIGN}" for what in ("judge", "run"))
 NOT_SETTINGS = ("decodings", "test_prompts")  # of a run's entry: what is measured, not how it is made
 
 
@@ -33,9 +38,10 @@ def page(found: Committed, claim: str) -> str:
         if aside := tests(rows, "beside"):
             parts.append(folded(f"{len(aside) // 2} tests that stand beside and decide nothing", "\n\n".join(aside)))
         parts += ["## What would change our mind", changes(rows)]
+        parts += [FIGURE, drawn] if (drawn := figure(found, claim, rows)) else []
         parts += ["## The runs and their settings", conditions(found, claim, rows)]
         parts += ["## What they wrote", texts(found, rows)]
-        parts += ["## Run just this again", again(found, claim, rows)]
+        parts += ["## Run just this again", again(found, rows)]
     parts += ["## What makes it hard to say", " ".join(about["traps"].split())]
     return "\n\n".join(parts) + "\n"
 
@@ -100,20 +106,19 @@ def tests(rows: Mapping[str, Mapping[str, Any]], role: str) -> list[str]:
                 named.setdefault(test["name"], {})[profile] = test
     parts = []
     for name, measured in named.items():
-        far, table = effects.reach(list(measured.values())), []
+        first, far, table = next(iter(measured.values())), effects.reach(list(measured.values())), []
         for profile, test in measured.items():
             row = rows[profile]
             table.append(
                 {
                     "profile": f"{profile}, {test['n']} draws",
-                    "difference": effects.raw(test),
+                    f"difference, {effects.unit(test)}".rstrip(", "): effects.raw(test),
                     "published": effects.raw_published(test) or "–",
                     "in yardsticks": effects.yardsticks(test),
                     "forest row": effects.row(test, far),
                     "word": effects.verdict(test["word"]) if tested(row) else "–",
                 }
             )
-        first = next(iter(measured.values()))
         asked = f"at least {first['stated']:.2g} {first['unit']}, {first['direction']}"
         if first["direction"] == "equal":
             asked = f"within ±{first['stated']:.2g} {first['unit']}"
@@ -146,6 +151,30 @@ def changes(rows: Mapping[str, Mapping[str, Any]]) -> str:
         "a larger model: these are of models that a laptop trains. `make plan PROFILE=paper` says what the published "
         "ones would take."
     )
+
+
+FIGURE = "## The figure"
+
+
+def figure(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """Every way in which the claim's question was asked, where the synthesis drew it; then the first figure of its
+    report, in the first profile that has one."""
+    parts, report = [], found.claims[claim].get("report")
+    file = f"reports/synthesis/{claim}_specifications.svg"
+    if (found.root / file).is_file():
+        every = json.loads((found.root / "reports/synthesis/alt.json").read_text(encoding="utf-8"))
+        parts.append(f"![{every[Path(file).stem]}](/{file})")
+    for profile in rows:
+        page = found.root / "reports" / profile / f"{report}" / "verdict.md"
+        shown = (
+            re.search(r"^!\[(.+)\]\((\w+\.svg)\)$", page.read_text("utf-8"), re.MULTILINE) if page.is_file() else None
+        )
+        if shown:
+            place = f"/reports/{profile}/{report}"
+            parts.append(f"![{shown[1]}]({place}/{shown[2]})")
+            parts.append(f"From [the report]({place}/verdict.md) of `{profile}`, which says how to read it.")
+            break
+    return "\n\n".join(parts)
 
 
 def named_conditions(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -196,26 +225,32 @@ def texts(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
     return "\n\n".join([said, *parts])
 
 
-def again(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """The commands that make the claim's deciding runs in one profile, and those that judge from committed tables."""
-    needed = [n for n in named_conditions({p: {**r, "components": deciding(r)} for p, r in rows.items()})]
-    lines = ["make env pipelines"]
-    for profile in ("mini", *(p for p in rows if p not in ("mini", "settle"))):
-        runs = found.runs.get(profile, {})
+def again(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """The commands that make the claim's deciding runs in the first profile that has them all, and those that judge
+    from committed tables."""
+    parts = []
+    for profile in sorted(rows.keys() - {DESIGN}, key=["mini", *rows].index):
+        runs, needed = found.runs[profile], named_conditions({profile: {"components": deciding(rows[profile])}})
         if needed and all(name in runs for name in needed):
             stages = " ".join(f"{'continued' if 'start' in runs[name] else 'runs'}@{name}" for name in needed)
-            at = "" if profile == "mini" else f"cd {folder(profile)} && "
-            lines += [f"{at}dvc repro {stages}", f"make reports PROFILE={profile}"]
+            at = "" if profile == "mini" else f"(cd {folder(profile)} && "
+            run = f"{at}../../.venv/bin/dvc repro {stages})" if at else f".venv/bin/dvc repro {stages}"
+            lines = ["make env pipelines", run, f"make reports PROFILE={profile}"]
+            parts += [
+                f"In `{profile}`, with the models and data that they need, and the pages from them:",
+                shell(*lines),
+            ]
             break
-    said = ["These runs again, with the models and data that they need, and the pages from them:"]
-    if len(lines) == 1:
-        said = ["No single profile has all of its runs; each profile's pages are made again by:"]
-        lines += [f"make reports PROFILE={p}" for p in rows if p != "settle"]
-    block = "\n".join(["```sh", ". .venv/bin/activate", *lines, "```"])
-    if "settle" in rows:
-        said_also = "The registered design's words from its committed table, without a run:"
-        return f"{said[0]}\n\n{block}\n\n{said_also}\n\n```sh\npython -m workbook.stages.settle judge settle\n```"
-    return f"{said[0]}\n\n{block}"
+    if DESIGN in rows:
+        parts += ["The registered design's words again, from its committed table:", shell(JUDGE)]
+        parts += ["Its draws, all claims' runs of one after the other; it says that it is at its end:", shell(DRAW)]
+    elif not parts:
+        parts = ["From the committed tables:", shell(*(f"make reports PROFILE={profile}" for profile in rows))]
+    return "\n\n".join(parts)
+
+
+def shell(*lines: str) -> str:
+    return "\n".join(["```sh", *lines, "```"])
 
 
 def folded(title: str, body: str) -> str:

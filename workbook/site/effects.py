@@ -24,20 +24,17 @@ def unit(test: Mapping[str, Any]) -> str:
 
 
 def raw(test: Mapping[str, Any]) -> str:
-    """ "+0.283 [0.268, 0.299] probability": the difference as measured; empty where there is none."""
-    if test["difference"] is None:
-        return ""
-    return f"{signed(test['difference'], test['low'], test['high'])} {unit(test)}".strip()
+    """ "+0.283 [0.268, 0.299]": the difference as measured, in `unit`; empty where there is none."""
+    return "" if test["difference"] is None else signed(test["difference"], test["low"], test["high"])
 
 
 def raw_published(test: Mapping[str, Any]) -> str:
-    """The published effect in the same unit, with the interval that its spreads allow; empty where none was
-    published."""
+    """The published effect in `unit`, with the interval that its spreads allow; empty where none was published."""
     if test["published"] is None:
         return ""
     size = published_yardstick(test["metric"]) if test["unit"] == YARDSTICKS else 1.0
     ends = [None if test[f"published_{end}"] is None else size * test[f"published_{end}"] for end in ("low", "high")]
-    return f"{signed(size * test['published'], *ends)} {unit(test)}".strip()
+    return signed(size * test["published"], *ends)
 
 
 def yardsticks(test: Mapping[str, Any], which: str = "effect") -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from workbook.results.files import FACTS
-from workbook.results.tables import markdown, signed
+from workbook.results.tables import markdown
 from workbook.site import effects, picture
 from workbook.site.committed import Committed
 
@@ -44,9 +44,9 @@ def lines(found: Committed) -> str:
     return "\n".join(
         [
             "- **Paid for a score alone, a language model stops writing language.** Without a penalty on drifting from "
-            f"ordinary text the score rises by {interval(gamed)} on a scale of 0 to 1, and each word of real text "
-            f"surprises the model by {interval(forgot)} nats more.",
-            f"- **The paper's own method, NLPO, is not better than plain PPO**: {interval(lead)} in score, where "
+            f"ordinary text the score rises by {effects.raw(gamed)} on a scale of 0 to 1, and each word of real text "
+            f"surprises the model by {effects.raw(forgot)} nats more.",
+            f"- **The paper's own method, NLPO, is not better than plain PPO**: {effects.raw(lead)} in score, where "
             f"{effects.raw_published(lead).partition(' ')[0]} was published.",
             f"- **The scale is small.** {min(draws)} to {max(draws)} independent draws, each with its own models of "
             f"{weights(found):,} weights on generated film reviews; what a large model does, these numbers cannot say.",
@@ -61,10 +61,6 @@ def weights(found: Committed) -> int:
     return count
 
 
-def interval(component: Mapping[str, Any]) -> str:
-    return signed(component["difference"], component["low"], component["high"])
-
-
 def five(found: Committed, link: str = REPORT) -> str:
     """The table of five results. link: where a claim's row leads, of `profile`, `claim` and `report`."""
     rows = []
@@ -74,6 +70,7 @@ def five(found: Committed, link: str = REPORT) -> str:
         rows.append(
             {
                 "claim": f"{claim}: {' '.join(found.claims[claim]['claim'].split())}",
+                "in": effects.unit(component),
                 "published": effects.raw_published(component) or "no number",
                 "here": effects.raw(component),
                 "verdict": f"**{row['word']}**",

@@ -14,9 +14,9 @@ from pathlib import Path
 from rlnlp.settings import nearest
 
 COPIES = "files"  # where files that are no pages lie on the site
-LINK = re.compile(r"(?P<open>!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()(?P<target>[^)\s]+)\)")
+LINK = re.compile(r"`[^`\n]+`|(?P<open>!?\[(?:[^\[\]]|\[[^\]]*\])*\]\()(?P<target>[^)\s]+)\)")
 OUTSIDE = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|#)")
-CODE = re.compile(r"(^ *```.*?^ *```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
 
 
 class LinkError(ValueError):
@@ -39,7 +39,7 @@ class Links:
 
         def changed(match: re.Match) -> str:
             target = match["target"]
-            if OUTSIDE.match(target):
+            if target is None or OUTSIDE.match(target):  # None: code outside a link
                 return match[0]
             path, mark, anchor = target.partition("#")
             here = posixpath.dirname(source)
@@ -48,7 +48,7 @@ class Links:
             whole = f"{match['open']}{found}{mark}{anchor})"
             return f"[{whole}]({found})" if match["open"].startswith("!") else whole
 
-        parts = CODE.split(text)
+        parts = BLOCK.split(text)
         return "".join(part if i % 2 else LINK.sub(changed, part) for i, part in enumerate(parts))
 
     def _place(self, path: str, source: str) -> str:

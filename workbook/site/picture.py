@@ -38,10 +38,8 @@ def three(reports: Path) -> tuple[str, list[Written]]:
     first = {}
     for row in rows:
         first.setdefault(row["condition"], row)
-    if missing := SHOWN.keys() - first:
-        raise ValueError(
-            f"{reports / SAMPLES}: expected texts of {join(list(SHOWN))}, found none of {join([*missing])}"
-        )
+    if missing := [name for name in SHOWN if name not in first]:
+        raise ValueError(f"{reports / SAMPLES}: expected texts of {join(list(SHOWN))}, found none of {join(missing)}")
     shown = [first[name] for name in SHOWN]
     if len({row["example_id"] for row in shown}) > 1:
         raise ValueError(f"{reports / SAMPLES}: expected the same first prompt of every run")

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pandas as pd
 import pydantic
-from pydantic_core import PydanticUndefined
 
 import rlnlp
 from workbook.results.tables import markdown
@@ -77,7 +76,7 @@ def rows(named: typing.Mapping[str, pydantic.fields.FieldInfo]) -> str:
 
 
 def default(field: pydantic.fields.FieldInfo) -> str:
-    if field.default is PydanticUndefined:
+    if field.is_required():
         return "must be set"
     return "a section" if record(type(field.default)) else f"`{field.default!r}`"
 

@@ -1,0 +1,180 @@
+"""README and docs/: small, their numbers those of the committed tables, their code run, what they name there."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+from scipy import stats
+
+from workbook.runs.settings import Bring
+from workbook.site import committed, front, picture
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+DOCS = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md")}
+PAGES = {"README.md": README, **DOCS}
+FRONT = re.compile(f"{re.escape(front.BEGIN)}.*{re.escape(front.END)}", re.DOTALL)  # compared as a whole
+NUMBER = r"[+−-]?\d*\.?\d+"
+EFFECT = re.compile(rf"({NUMBER}) \[({NUMBER}), ({NUMBER})\]")
+
+
+def test_readme_is_short_and_leads_on():
+    assert len(README) <= 8000
+    for wanted in ("arXiv:2210.01241", "CS224N", "make reproduce", "make test", "```bibtex", "docs/learn/lessons.md"):
+        assert wanted in README, wanted
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert {"article", "report"} == {each["type"] for each in cited["references"]}
+    assert f"version = {{{cited['version']}}}" in re.sub(r" +", " ", README) and cited["title"] in README
+
+
+def test_the_front_is_made_from_the_committed_tables():
+    assert front.readme(README, committed.read(ROOT)) == README, "type: python -m workbook.site readme"
+    drawn = picture.draw(*picture.three(ROOT / "reports" / front.DRAWN))
+    assert (ROOT / front.PICTURE).read_text(encoding="utf-8") == drawn, "type: python -m workbook.site readme"
+    with pytest.raises(ValueError, match="README: expected the lines"):
+        front.readme("no marks", committed.read(ROOT))
+
+
+def test_the_picture_shows_three_texts_of_one_prompt_and_their_scores():
+    prompt, written = picture.three(ROOT / "reports" / front.DRAWN)
+    drawn = picture.draw(prompt, written)
+    assert [each.title for each in written] == [*picture.SHOWN.values()]
+    text = " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", drawn))
+    for each in written:
+        assert each.response in text and f"score {each.score:.2f}" in text
+        assert f'class="bar" x="{picture.WIDTH - picture.LEFT - 260}"' in drawn
+        assert f'width="{round(160 * each.score)}"' in drawn
+
+
+def test_a_picture_needs_all_its_runs(tmp_path):
+    line = {"condition": "zero_shot", "example_id": "1", "prompt": "p", "response": "r", "score": 0.5, "seed": 1}
+    (tmp_path / "samples.jsonl").write_text(json.dumps(line) + "\n")
+    with pytest.raises(ValueError, match="found none of ppo_kl_default and ppo_kl_0"):
+        picture.three(tmp_path)
+    others = [{**line, "condition": name, "example_id": "2"} for name in picture.SHOWN if name != "zero_shot"]
+    (tmp_path / "samples.jsonl").write_text("".join(json.dumps(each) + "\n" for each in [line, *others]))
+    with pytest.raises(ValueError, match="the same first prompt"):
+        picture.three(tmp_path)
+
+
+# numbers -------------------------------------------------------------------------------------------------------------
+
+
+def value(text: str) -> float:
+    return float(text.replace("−", "-"))
+
+
+PAIRED = [  # profile, condition, condition, metric, whether in yardsticks: shown on a page, and in no table as it is
+    ("mini", "ppo_kl_0", "ppo_kl_default", "judge", False),
+    ("mini", "nlpo_kl_0", "nlpo_kl_default", "judge", False),
+    ("full", "dropout_independent_020", "ppo_kl_default", "score", True),
+]
+
+
+def paired(profile: str, first: str, second: str, metric: str, scaled: bool) -> list[float]:
+    """Mean difference over seeds and its 95 % interval, from per_seed.csv."""
+    table = pd.read_csv(ROOT / f"reports/{profile}/per_seed.csv").query("split == 'test' and decoding == 'plain'")
+    wide = table.pivot(index="seed", columns="condition", values=metric)
+    apart = (wide[first] - wide[second]) / ((wide.ppo_kl_0 - wide.zero_shot).mean() if scaled else 1)
+    half = stats.t.ppf(0.975, len(apart) - 1) * apart.std() / len(apart) ** 0.5
+    return [apart.mean(), apart.mean() - half, apart.mean() + half]
+
+
+@cache
+def known() -> np.ndarray:
+    """[n, 3]: every effect with its interval that a committed table or page has, those of `PAIRED`, and their mirror
+    images."""
+    rows = []
+    for file in (ROOT / "reports").glob("*/claims/claims.json"):
+        for test in (c for row in json.loads(file.read_text(encoding="utf-8"))["rows"] for c in row["components"]):
+            rows += [[test[n] for n in ("difference", "low", "high")]]
+            rows += [[test[n] for n in ("effect", "effect_low", "effect_high")]]
+    for file in (ROOT / "reports").rglob("*.md"):
+        rows += [[*map(value, found.groups())] for found in EFFECT.finditer(file.read_text(encoding="utf-8"))]
+    rows += [paired(*contrast) for contrast in PAIRED]
+    whole = np.array([row for row in rows if None not in row], dtype=float)
+    return np.concatenate([whole, -whole[:, [0, 2, 1]]])
+
+
+@pytest.mark.parametrize("page", sorted(name for name, text in PAGES.items() if EFFECT.search(FRONT.sub("", text))))
+def test_each_effect_on_a_page_is_one_of_the_committed_tables(page):
+    for found in EFFECT.finditer(FRONT.sub("", PAGES[page])):
+        shown = np.array([*map(value, found.groups())])
+        rounded = 0.5001 * 10.0 ** -np.array([len(part.partition(".")[2]) for part in found.groups()])
+        assert (np.abs(known() - shown) <= rounded).all(1).any(), f"{page}: {found[0]} is in no committed table"
+
+
+def test_the_words_on_the_page_of_what_was_settled_are_the_designs():
+    rows = committed.read(ROOT).ledgers["settle"]
+    text = DOCS["docs/findings/settled.md"]
+    said = re.findall(r"\b([PCO]\d\d)(?:, [PCO]\d\d)*,? (too small|opposite|holds)\b", text)
+    assert len(said) >= 8
+    for claim, word in said:
+        assert rows[claim]["word"].startswith(word), (claim, word)
+
+
+# code ----------------------------------------------------------------------------------------------------------------
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    """(page, code) of every block of that language."""
+    found = re.compile(rf"^```{language}\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    return [(page, code) for page, text in PAGES.items() for code in found.findall(text)]
+
+
+def test_every_block_of_python_is_one_that_a_test_runs():
+    ran = {"docs/use/write_your_own.md"}  # tests/test_write_your_own.py, test_one_file.py
+    lines = re.search(r"in twelve lines\n.*?```python\n(.*?)```", README, re.DOTALL)[1]  # tests/test_front_door.py
+    others = [(page, code) for page, code in blocks("python") if page not in ran]
+    assert [page for page, _ in others] == ["README.md", "docs/use/twelve_lines.md"]
+    assert all(code == lines for _, code in others)
+    assert len([page for page, _ in blocks("python") if page in ran]) == 4
+
+
+def test_the_settings_that_bring_your_own_are_settings():
+    ((page, code),) = blocks("yaml")
+    Bring(**yaml.safe_load(code)["bring"])
+
+
+def test_every_command_of_a_page_is_there():
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    pattern = re.compile(r"(?:^|`|&& )(?:RLNLP_MIRROR=\S+ )?(make|python -m) ([a-z][\w.]*)", re.MULTILINE)
+    named = {(page, *found) for page, text in PAGES.items() for found in pattern.findall(text)}
+    assert len(named) > 25
+    for page, tool, name in named:
+        assert name in targets if tool == "make" else find_spec(name), (page, tool, name)
+
+
+def test_every_test_that_the_differences_name_is_there():
+    named = re.findall(r"`(tests/\w+\.py)::(\w+)`", DOCS["docs/differences.md"])
+    assert len(named) >= 12
+    for file, name in named:
+        assert re.search(rf"^(?:    )?def {name}\(", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE), (
+            file,
+            name,
+        )
+
+
+def test_every_relative_link_of_a_page_leads_to_a_file_in_git():
+    tracked = set(
+        subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    )
+    folders = {parent.as_posix() for name in tracked for parent in Path(name).parents}
+    for page, text in PAGES.items():
+        for link in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", re.sub(r"```.*?```", "", text, flags=re.DOTALL)):
+            path = (ROOT / page).parent.joinpath(link).resolve().relative_to(ROOT).as_posix()
+            assert path in tracked | folders, (page, link)
+
+
+def test_every_page_has_one_title():
+    for page, text in PAGES.items():
+        assert len(re.findall(r"^# ", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)) == 1, page

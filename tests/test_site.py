@@ -1,0 +1,275 @@
+"""The site: built once, then every page is read as a browser would: links, headings, alternatives, no network."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections import Counter
+from functools import cache
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from workbook.site import build, claim_page, committed, effects, front, lessons, reference
+from workbook.site.links import LinkError, Links
+
+from .lab import MARKS, SHOTS, browser_page
+
+pytestmark = pytest.mark.xdist_group("site")  # built once, not once a worker
+
+ROOT = Path(__file__).resolve().parents[1]
+LARGEST = 40e6  # bytes of the whole site
+LOADS = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
+
+
+class Page(HTMLParser):
+    """What a test asks of a page: links, what it loads, anchors, headings, pictures without an alternative, tables."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links, self.loads, self.anchors, self.tags, self.mute = [], [], set(), Counter(), []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        self.tags[tag] += 1
+        self.anchors |= {found[name] for name in ("id", "name") if found.get(name)}
+        if tag == "a" and found.get("href"):
+            self.links.append(found["href"])
+        if tag in LOADS and found.get(LOADS[tag]) and found.get("rel") not in ("canonical", "next", "prev"):
+            self.loads.append(found[LOADS[tag]])
+        if (tag == "img" and not found.get("alt")) or (found.get("role") == "img" and not found.get("aria-label")):
+            self.mute.append(found)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The built site."""
+    folder = tmp_path_factory.mktemp("site")
+    build.write(ROOT, folder / "made", folder / "site")
+    build.build(ROOT, folder / "made")
+    return folder / "site"
+
+
+@pytest.fixture(scope="module")
+def pages(site) -> dict[str, Page]:
+    """Path of every page below the site -> the page."""
+    return {path.relative_to(site).as_posix(): Page(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+
+
+@cache
+def found() -> committed.Committed:
+    return committed.read(ROOT)
+
+
+def test_every_claim_has_an_address_that_ends_in_a_slash(pages):
+    assert {f"claims/{name}/index.html" for name in found().claims} <= pages.keys()
+    assert {name for name in pages if not name.endswith("index.html")} == {"404.html"}
+    assert "reports/mini/kl/index.html" in pages and "learn/06_nlpo/index.html" in pages
+
+
+def test_every_link_leads_somewhere(site, pages):
+    broken = []
+    for name, page in pages.items():
+        for link in [*page.links, *page.loads]:
+            target = urlsplit(link)
+            if target.scheme or target.netloc or name == "404.html":  # the server sends 404.html for any path
+                continue
+            path = (
+                posixpath.normpath(posixpath.join(posixpath.dirname(name), unquote(target.path)))
+                if target.path
+                else name
+            )
+            if not (site / path).is_file():
+                broken.append((name, link))
+            elif target.fragment and path in pages and unquote(target.fragment) not in pages[path].anchors:
+                broken.append((name, link))
+    assert not broken and sum(len(page.links) for page in pages.values()) > 5000
+
+
+def test_no_page_asks_the_network_for_anything(site, pages):
+    asked = {load for page in pages.values() for load in page.loads if urlsplit(load).netloc}
+    assert not asked
+    styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
+    assert not re.findall(r"url\(['\"]?https?:|@import", styles)
+
+
+def test_every_page_has_one_heading_of_the_first_rank_and_words_for_its_pictures(pages):
+    assert not {name: page.tags["h1"] for name, page in pages.items() if page.tags["h1"] != 1}
+    assert not {name: page.mute for name, page in pages.items() if page.mute}
+
+
+def test_the_site_is_small(site):
+    sizes = {path: path.stat().st_size for path in site.rglob("*") if path.is_file()}
+    print(f"{len(sizes)} files, {sum(sizes.values()):,} bytes")
+    assert sum(sizes.values()) <= LARGEST
+
+
+def test_nothing_of_this_machine_is_on_it(site):
+    for path in [*site.rglob("*.html"), *site.rglob("*.js")]:
+        assert str(ROOT) not in path.read_text(encoding="utf-8"), path
+
+
+def test_a_claims_page_shows_each_profiles_numbers_in_their_unit_first(site):
+    row = found().ledgers["settle"]["P04"]
+    test = next(c for c in row["components"] if c["name"] == "equal beta and decoding")
+    text = (site / "claims/P04/index.html").read_text(encoding="utf-8")
+    low, high = text.index(effects.raw(test)), text.index(effects.yardsticks(test))
+    assert low < high and effects.raw_published(test) in text and "dvc repro runs@" in text
+    assert "ppo_kl_default" in text and "What would change our mind" in text
+
+
+def test_a_claims_page_has_five_texts_of_every_seed_and_run_shown():
+    rows = found().rows("P01")
+    text = claim_page.texts(found(), rows)
+    assert set(re.findall(r'\?\?\? note "`(\w+)`, (\w+), seed (\d+)"', text)) >= {
+        ("ppo_kl_0", "imdb", "1"),
+        ("ppo_kl_0", "mini", "101"),
+    }
+    blocks = text.split("???")[1:]
+    assert blocks and all(len(re.findall(r"^    \d\. ", block, re.MULTILINE)) == 5 for block in blocks)
+    first = json.loads((ROOT / "reports/mini/samples.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    assert (
+        first["response"].replace("_", r"\_") in claim_page.texts(found(), {"mini": rows["mini"]}) or first["condition"]
+    )
+
+
+def test_a_claim_nobody_tested_says_what_it_would_take():
+    untested = [name for name in found().claims if not found().rows(name)]
+    assert untested
+    for name in untested:
+        text = claim_page.page(found(), name)
+        assert "**Not tested here.**" in text and "It would take: ." not in text and "## What was found" not in text
+
+
+def test_the_commands_of_a_claim_name_stages_that_there_are():
+    for name, claim in found().claims.items():
+        for runs in re.findall(
+            r"(?:cd (\S+) && \S*/)?(?:\.venv/bin/)?dvc repro ([^)\n]*)", claim_page.page(found(), name)
+        ):
+            profile = Path(runs[0]).name if runs[0] else "mini"
+            for stage in runs[1].split():
+                kind, _, run = stage.partition("@")
+                assert kind in ("runs", "continued") and run in found().runs[profile], (claim, stage)
+
+
+def component(**other):
+    zero = {"difference": 0.1, "low": 0.05, "high": 0.15, "effect": 0.2, "effect_low": 0.1, "effect_high": 0.3}
+    made = {"unit": "yardsticks", "metric": "score", "direction": "greater", "stated": 0.4, "word": "holds"}
+    return {**zero, **made, "published": None, "published_low": None, "published_high": None, **other}
+
+
+def test_a_published_effect_is_shown_in_the_metrics_own_unit():
+    told = component(published=0.5, published_low=0.2521, published_high=0.7515)
+    assert effects.raw_published(told) == "+0.179 [0.090, 0.269]"  # one yardstick: .847 - .489
+    assert effects.raw(told) == "+0.100 [0.050, 0.150]"
+    assert effects.raw_published(component()) == "" and effects.raw(component(difference=None)) == ""
+
+
+def test_a_row_of_the_forest_lies_where_its_numbers_are():
+    drawn = effects.row(component(published=-0.4), 0.4)
+    (at,) = re.findall(r'circle class="measured" cx="([\d.]+)"', drawn)
+    low, high = map(float, re.search(r'interval" d="M([\d.]+) 9H([\d.]+)"', drawn).groups())
+    edge = float(re.search(r'published" d="M([\d.]+) ', drawn)[1])
+    assert (float(at), low, high, edge) == (146.0, 123.0, 169.0, 8.0)
+    assert 'aria-label="measured +0.200 [0.100, 0.300], published −0.400 yardsticks; the axis goes to 0.4"' in drawn
+    assert effects.reach([component()]) == pytest.approx(0.44) and effects.reach([]) > 0
+
+
+@pytest.mark.parametrize(
+    ("word", "direction", "said"),
+    [
+        ("holds", "greater", "an interval that takes in 0, or lies below 0"),
+        ("holds", "less", "an interval that takes in 0, or lies above 0"),
+        ("holds, but smaller than stated", "greater", "an interval that takes in 0, or reaches 0.4 yardsticks"),
+        ("too small", "greater", "an interval that reaches 0.4 yardsticks, either way"),
+        ("opposite", "greater", "an interval that takes in 0, or lies on the other side of it"),
+        ("open", "greater", "more draws: an interval on one side of 0, or inside ±0.4 yardsticks"),
+        ("holds", "equal", "an interval that leaves ±0.4 yardsticks"),
+        ("opposite", "equal", "an interval that reaches into ±0.4 yardsticks"),
+    ],
+)
+def test_what_would_turn_a_word_is_what_the_rule_says(word, direction, said):
+    assert effects.turning(component(word=word, direction=direction)) == said
+
+
+@pytest.fixture
+def links(tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "table.csv").write_text("a\n")
+    places = {"docs/a.md": "a/index.md", "reports/x/verdict.md": "reports/x/index.md"}
+    return Links(tmp_path, tmp_path / "out", places, {"claims/P1/index.md"})
+
+
+def test_links_move_with_their_page(links):
+    assert links.move("[a](a.md#there)", "docs/b.md", "b/index.md") == "[a](../a/index.md#there)"
+    assert links.move("[r](../reports/x/verdict.md)", "docs/b.md", "b/index.md") == "[r](../reports/x/index.md)"
+    assert links.move("[c](/claims/P1/index.md)", "index.md", "index.md") == "[c](claims/P1/index.md)"
+    assert links.move("[t](../table.csv)", "docs/b.md", "b/index.md") == "[t](../files/table.csv)"
+    assert (links.out / "files/table.csv").read_text() == "a\n"
+    assert links.move("[`code`](a.md)", "docs/b.md", "b/index.md") == "[`code`](../a/index.md)"
+    assert links.move("```\n[a](nothing.md)\n```", "docs/b.md", "b/index.md") == "```\n[a](nothing.md)\n```"
+    assert links.move("`[a](nothing.md)`, [o](https://example.org)", "docs/b.md", "b/index.md").endswith("example.org)")
+    shown = links.move("![words [x]](../table.csv)", "docs/b.md", "b/index.md")
+    assert shown == "[![words [x]](../files/table.csv)](../files/table.csv)"
+
+
+def test_a_link_to_nothing_is_an_error_that_names_the_nearest(links):
+    with pytest.raises(LinkError, match=r"docs/b.md: link to docs/aa.md: expected .*did you mean 'docs/a.md'"):
+        links.move("[a](aa.md)", "docs/b.md", "b/index.md")
+
+
+def test_every_setting_of_every_learner_is_on_the_page_of_settings():
+    text = reference.settings()
+    for name in ("gamma", "kl_coef", "sync_every", "train_prompts", "max_new_tokens", "description"):
+        assert (f"| `{name}` |" in text) == (name != "description"), name
+    assert "| `gamma` | `1.0` | ≥ 0, ≤ 1 | discount per token" in text
+
+
+def test_the_map_names_every_lesson_and_module(site):
+    text = (site / "reference/api/index.html").read_text(encoding="utf-8")
+    assert all(f"rlnlp.learners.{name}" in text for name in ("ppo", "nlpo", "dqn"))
+    assert len(lessons.read(ROOT)) == 12
+    ppo = (site / "reference/api/rlnlp.learners.ppo/index.html").read_text(encoding="utf-8")
+    assert "Proximal policy optimisation on text" in ppo and 'id="rlnlp.learners.ppo.Config"' in ppo
+
+
+def test_home_shows_what_readme_shows(site):
+    text = re.sub(r"\s+", " ", (site / "index.html").read_text(encoding="utf-8"))
+    assert effects.raw(front.test(found(), "P01", "ppo score")) in text
+    assert all(f'href="claims/{claim}/index.html"' in text for claim in front.FIVE)
+
+
+class TestInABrowser:
+    pytestmark = MARKS
+
+    @pytest.mark.parametrize("width", [390, 768, 1440])
+    def test_nothing_is_wider_than_the_window_but_tables(self, site, width):
+        with browser_page() as page:
+            page.set_viewport_size({"width": width, "height": 900})
+            for scheme in ("light", "dark"):
+                page.emulate_media(color_scheme=scheme)
+                for name in (
+                    "index.html",
+                    "claims/P20/index.html",
+                    "reports/mini/kl/index.html",
+                    "findings/index.html",
+                ):
+                    page.goto((site / name).as_uri())
+                    wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+                    if SHOTS:
+                        page.screenshot(path=f"{SHOTS}/{name.replace('/', '_')}_{width}_{scheme}.png", full_page=True)
+                    assert wide <= 0, (name, scheme)
+
+    def test_search_works_from_a_disk(self, site):
+        with browser_page() as page:
+            page.goto((site / "claims/P20/index.html").as_uri())
+            page.evaluate("document.querySelector('[data-md-toggle=search]').click()")
+            page.locator("input[name=query]").fill("mirostat")
+            page.wait_for_selector(".md-search-result__link")
+            assert "claims/C05/" in " ".join(
+                link.get_attribute("href") for link in page.locator(".md-search-result__link").all()
+            )
