@@ -116,7 +116,7 @@ def test_nothing_of_this_machine_is_on_it(site):
 def test_a_claims_page_shows_each_profiles_numbers_in_their_unit_first(site):
     row = found().ledgers["settle"]["P04"]
     test = next(c for c in row["components"] if c["name"] == "equal beta and decoding")
-    text = (site / "claims/P04/index.html").read_text(encoding="utf-8")
+    text = re.sub(r"<[^>]+>", "", (site / "claims/P04/index.html").read_text(encoding="utf-8"))
     low, high = text.index(effects.raw(test)), text.index(effects.yardsticks(test))
     assert low < high and effects.raw_published(test) in text and "dvc repro runs@" in text
     assert "ppo_kl_default" in text and "What would change our mind" in text
