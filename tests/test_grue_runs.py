@@ -156,6 +156,8 @@ def test_every_arm_is_a_record_that_starts_from_one_that_is_there():
         "sup_more",
         "sup_shuffled",
         "ppo_kl_0",
+        "sup_ppo_meteor",
+        "sup_ppo_bleu",
     ]
     for each in ARMS.values():
         assert each.start in ("", *ARMS) and not (each.imitates and each.learner)
@@ -249,7 +251,10 @@ def test_a_finished_part_is_not_made_again_and_another_setting_makes_another(wor
 
 CHANGES = {
     "nlpo": ({"nlpo": {"mask_top_p": 0.5}}, {"nlpo", "sup_nlpo"}),
-    "supervised": ({"supervised": {"epochs": 4}}, {"supervised", "sup_ppo", "sup_nlpo", "sup_more", "sup_shuffled"}),
+    "supervised": (
+        {"supervised": {"epochs": 4}},
+        {*(name for name, each in ARMS.items() if "supervised" in (name, each.start))},
+    ),
     "updates": ({"learner": {"updates": 8}}, {*ARMS} - {"zero_shot", "supervised"}),
     "raw": ({"raw": {**VALUES["raw"], "steps": 7}}, {*ARMS}),
     "test": ({"rows": {**VALUES["rows"], "test": 11}}, {*ARMS}),
