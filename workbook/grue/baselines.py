@@ -26,7 +26,7 @@ ANOTHER = "another human's reference"
 
 
 def judged(task: Task, scoring: Scoring, examples: Sequence[Example], responses: Sequence[str]) -> dict[str, Any]:
-    """n, reward, metric/* and (of generated rows) judge/* of answers [B] to examples [B], as ``evaluate`` names them."""
+    """n, reward, metric/* and, of generated rows, judge/* of answers [B] to examples [B], named as by ``evaluate``."""
     prompts, references = [e.prompt for e in examples], [list(e.references) for e in examples]
     paid, _ = scoring.reward(prompts, list(responses), references, [{**e.meta, "source": e.source} for e in examples])
     _, corpus = scoring.measure(responses, examples)

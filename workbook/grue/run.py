@@ -34,6 +34,7 @@ from workbook.grue.raw import causal_tokenizer, t5_tokenizer, train_causal, trai
 from workbook.grue.rows import examples
 from workbook.grue.scoring import families, ready
 from workbook.grue.settings import Grue
+from workbook.grue.tasks import root
 from workbook.grue.world import raw as world
 from workbook.runs import algorithms
 from workbook.store import states, tables
@@ -136,7 +137,7 @@ def roots(ours: Grue, task: Task) -> list[str]:
 
 
 def _of_task(ours: Grue, task: Task) -> list[str]:
-    return _ours([f"workbook.grue.tasks.{task.name}:TASK"]) + families({*task.metrics, *ours.reward(task)})
+    return _ours([root(task.name)]) + families({*task.metrics, *ours.reward(task)})
 
 
 def part(bench: Bench, task: Task, chosen: Arm, seed: int) -> Path:
