@@ -270,10 +270,15 @@ def _samples(samples: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
     for one in samples:
         mine = taken.setdefault(one["condition"], [])
         if one["seed"] == first and len(mine) < SHOWN:
-            cells = {"prompt": safe(short(one["prompt"])), "answer": safe(one["response"])}
+            cells = {"prompt": _text(short(one["prompt"])), "answer": _text(one["response"])}
             numbers = {name: "" if one[name] is None else number(one[name]) for name in ("reward", "judge")}
             mine.append({"policy": pictures.label(one["condition"]), **cells, **numbers})
     return [line for mine in taken.values() for line in mine]
+
+
+def _text(said: str) -> str:
+    """Text as a cell shows it: one line, no markup; the table itself takes care of its bars."""
+    return safe(" ".join(said.split())).replace("\\|", "|")
 
 
 # --------------------------------------------------------------------------------------------------------------- claims

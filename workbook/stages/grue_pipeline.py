@@ -55,6 +55,7 @@ SMALL = {  # numbers of these mean nothing
 def code(out: str | Path) -> None:
     """raw.json and one file a task: the identity of the code that its stages run, and the versions of the libraries."""
     from workbook.grue import run, settings, tasks
+    from workbook.grue.scoring import families
 
     ours, here = settings.load("params.yaml"), Code(ROOT)
     atomic_json(Path(out) / "raw.json", {"code": here.identity(RAW), **libraries()})
@@ -62,6 +63,7 @@ def code(out: str | Path) -> None:
         roots = run.roots(ours, tasks.task(name))
         atomic_json(Path(out) / f"{name}.json", {"code": here.identity([*RAW, *roots]), **libraries()})
     roots = ["workbook.grue.report:gathered", "workbook.grue.report:write", *map(tasks.root, ours.tasks)]
+    roots += families({name for each in map(tasks.task, ours.tasks) for name in (*each.metrics, *ours.reward(each))})
     atomic_json(Path(out) / "report.json", {"code": here.identity(roots), **libraries()})
 
 
