@@ -17,7 +17,7 @@ from workbook.grue.example import Example, Published
 from workbook.grue.run import drawn
 from workbook.grue.scoring import ready
 from workbook.ledger import checks
-from workbook.store.tables import read_table
+from workbook.store.tables import read_table, write_table
 
 LOOK = {"n": 256, "split": "test", "decoding": "greedy", "checkpoint": "raw 12345678"}
 
@@ -351,3 +351,54 @@ def test_lines_that_are_no_answers_are_named(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(submitted.SubmissionError, match=message):
         submitted.read(path)
+
+
+# ------------------------------------------------------------------------------------------------------ from the tables
+def test_the_report_is_made_of_the_tables_of_every_task_and_arm_and_of_submitted_rows(tmp_path, capsys):
+    from workbook.stages import grue_pipeline
+
+    full = grue.load(ROOT / "grue" / "params.yaml")
+    few = {"train": 24, "supervised": 8, "validation": 8, "test": 6}
+    one = {"tasks": ["common_gen"], "conditions": ["zero_shot"], "continued": [], "overrides": {"common_gen": {}}}
+    none = {"seeds": [0], "control_tasks": [], "reward_tasks": [], "rows": few}
+    ours = grue.Grue.model_validate({**full.model_dump(), **one, **none})
+    with pytest.raises(BoardError, match="zero_shot: no per_seed.csv; run this task and arm first"):
+        report.gathered(ours, tmp_path / "runs", tmp_path / "submitted")
+    row = {
+        "task": "common_gen",
+        "condition": "zero_shot",
+        "seed": 0,
+        **LOOK,
+        REWARD: 0.25,
+        JUDGE: 0.125,
+        "absent": None,
+    }
+    folder = tmp_path / "runs" / "common_gen" / "zero_shot"
+    write_table(folder / "per_seed.csv", [row])
+    sample = {
+        "task": "common_gen",
+        "condition": "zero_shot",
+        "seed": 0,
+        "prompt": "say it.",
+        "response": "it",
+        "reward": 0.5,
+    }
+    (folder / "samples.jsonl").write_text(json.dumps({**sample, "judge": 0.0}) + "\n")
+    write_table(tmp_path / "submitted" / "mine.csv", [{**row, "condition": "mine", "kind": "submitted", REWARD: 0.75}])
+    grue_pipeline.report(ours, tmp_path, tmp_path / "out")
+    page = (tmp_path / "out" / "leaderboard.md").read_text()
+    firsts = [line.split(" | ")[:2] for line in page.splitlines() if line.count(" | ") > 6]
+    assert ["| zero-shot", "0.250"] in firsts and ["| submitted: mine", "0.750"] in firsts
+    assert (
+        "| trivial: concepts |" in page and "another human's reference |" in page and "| say it. | it | 0.500 |" in page
+    )
+    assert "P28: Not testable here: needs ToTTo with a T5-base model" in capsys.readouterr().out
+
+
+def test_a_rank_on_the_reward_stands_beside_the_one_on_the_judge(tmp_path):
+    page, _ = written(two_tasks(), tmp_path / "out")
+    lines = [line for line in page.splitlines() if line.startswith(("| PPO | 1.0", "| supervised | 2.0"))]
+    assert lines == [
+        "| PPO | 1.000 [1.000, 1.000] | 2.000 [2.000, 2.000] | +1.00 [+1.00, +1.00] |",
+        "| supervised | 2.000 [2.000, 2.000] | 1.000 [1.000, 1.000] | -1.00 [-1.00, -1.00] |",
+    ]

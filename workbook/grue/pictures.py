@@ -131,7 +131,7 @@ def shown(found: Board) -> list[Shown]:
         ("heat", "Tasks x policies", heat(found), "Both numbers run from 0 to 1; a row is a task of its own scale."),
         (
             "ranks",
-            "Rank on the reward beside rank on the judge",
+            "The same ranks as a picture",
             rank_intervals(found),
             "Only policies that all tasks have.",
         ),

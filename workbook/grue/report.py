@@ -29,7 +29,7 @@ from workbook.grue.scoring import PLAIN
 from workbook.grue.settings import Grue, arms_of
 from workbook.grue.tasks import task as tasks_named
 from workbook.ledger.claim import Claim
-from workbook.results.tables import between, markdown, number, safe, short
+from workbook.results.tables import between, effect, markdown, number, safe, short
 from workbook.statistics import ordered
 from workbook.store.files import atomic_write
 from workbook.store.tables import read_table, write_table
@@ -148,6 +148,13 @@ def _over_all(found: Board) -> list[str]:
                 for line in ranked
             ]
             parts.append(markdown(pd.DataFrame(table)))
+    if table := _ranks(found):
+        parts += [
+            "## Rank on the reward beside rank on the judge",
+            f"Mean over {len(found.rows)} tasks, 1 is best. A difference above 0: further up "
+            "by what is paid than by what was meant.",
+            markdown(pd.DataFrame(table)),
+        ]
     if table := _agreement(found):
         parts += [
             "## Do the reward and the judge order the policies alike?",
@@ -157,6 +164,18 @@ def _over_all(found: Board) -> list[str]:
     if (told := board.foretold(found)) is not None:
         parts.append(f"{SPREAD}Here: {_cell(board.interval(told))}, of {len(told)} seeds.")
     return parts
+
+
+def _ranks(found: Board) -> list[dict[str, str]]:
+    """A line for each policy that every task has, the best by reward first."""
+    paid, meant = (board.ranks(found, column) for column in (REWARD, JUDGE))
+    table = []
+    for name in sorted(paid, key=lambda name: paid[name].mean()) if meant else ():
+        apart = board.interval(meant[name] - paid[name])
+        cells = {"on the reward": _cell(board.interval(paid[name])), "on the judge": _cell(board.interval(meant[name]))}
+        said = effect(apart.estimate, apart.low, apart.high)
+        table.append({"policy": pictures.label(name), **cells, "judge - reward": said})
+    return table
 
 
 def _agreement(found: Board) -> list[dict[str, str]]:

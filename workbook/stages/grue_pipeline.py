@@ -96,7 +96,7 @@ def one(task: str, condition: str) -> None:
     run.collect(bench(), tasks.task(task), arms.arm(condition), Path("runs") / task / condition)
 
 
-def report(ours=None, folder: Path = Path(), out: Path = ROOT / "reports" / "grue") -> None:
+def report(ours=None, folder: Path = ROOT / "grue", out: Path = ROOT / "reports" / "grue") -> None:
     """The leaderboard, its figures and the claims, of the tables in ``folder``, with a line for each claim."""
     from workbook.grue import contrasts, tasks
     from workbook.grue import report as pages
