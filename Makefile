@@ -37,7 +37,7 @@ help:
 	@echo 'make site                                 the site: findings, lessons, course, reference; open site/index.html'
 	@echo 'make course                               the assignments as students get them: course/build/rlnlp-course.zip'
 	@echo 'make study                                the second human study with simulated raters: reports/study'
-	@echo 'make grue                                 six tasks of the benchmark on generated rows: grue/runs (under way)'
+	@echo 'make grue                                 six tasks of the benchmark on generated rows: reports/grue (under way)'
 	@echo 'make bench                                speed, beside TRL (installed for this only)'
 	@echo 'make clean [PROFILE=$(PROFILE)]                 remove what one profile generated; keeps reports, DVC cache and .venv'
 	@echo 'Each makes its environment, .venv, the first time (a few minutes).'

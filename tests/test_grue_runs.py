@@ -23,6 +23,7 @@ from tests.test_style import ROOT
 from workbook.grue import run, tasks, warm_start
 from workbook.grue import settings as grue
 from workbook.grue.arms import ARMS, Arm, arm, shuffled
+from workbook.grue.encoding import encode
 from workbook.grue.evaluate import evaluate, said, spread
 from workbook.grue.example import Decode, Example, Published, Task
 from workbook.grue.run import Bench, Read, collect, inputs, part
@@ -156,6 +157,8 @@ def test_every_arm_is_a_record_that_starts_from_one_that_is_there():
         "sup_more",
         "sup_shuffled",
         "ppo_kl_0",
+        "sup_ppo_meteor",
+        "sup_ppo_bleu",
     ]
     for each in ARMS.values():
         assert each.start in ("", *ARMS) and not (each.imitates and each.learner)
@@ -249,7 +252,10 @@ def test_a_finished_part_is_not_made_again_and_another_setting_makes_another(wor
 
 CHANGES = {
     "nlpo": ({"nlpo": {"mask_top_p": 0.5}}, {"nlpo", "sup_nlpo"}),
-    "supervised": ({"supervised": {"epochs": 4}}, {"supervised", "sup_ppo", "sup_nlpo", "sup_more", "sup_shuffled"}),
+    "supervised": (
+        {"supervised": {"epochs": 4}},
+        {*(name for name, each in ARMS.items() if "supervised" in (name, each.start))},
+    ),
     "updates": ({"learner": {"updates": 8}}, {*ARMS} - {"zero_shot", "supervised"}),
     "raw": ({"raw": {**VALUES["raw"], "steps": 7}}, {*ARMS}),
     "test": ({"rows": {**VALUES["rows"], "test": 11}}, {*ARMS}),
@@ -281,7 +287,20 @@ def test_the_same_seed_gives_the_same_digits_and_another_gives_others(work, tmp_
     assert all(first[name] != other[name] for name in first if name.suffix == ".safetensors" or name.name == "row.json")
 
 
-def test_no_number_depends_on_how_many_are_answered_at_once(work, tmp_path):
+def test_trap_24_nlpo_answers_without_its_mask_as_ppo_does(work):
+    """The numbers are those of the plain policy: what is kept of it gives the same answers when it is loaded alone."""
+    here, task = bench(work), made_up()
+    folder = part(here, task, arm("nlpo"), 0)
+    model, tokenizer = pretrained.load(folder / "policy")
+    test = run.drawn(task, 0, "test", here.settings.rows.test)
+    prompts = encode(test, tokenizer, here.settings.prompt_tokens(task))
+    scoring = ready(task, here.settings.reward(task), run.drawn(task, 0, "train", here.settings.rows.train))
+    found = evaluate(model, tokenizer, prompts, test, task, here.settings.decode(task), scoring, "any")
+    row = json.loads((folder / "row.json").read_text())
+    assert {name: row[name] for name in found.row} == found.row and found.row["reward"] > 0
+
+
+def test_trap_23_no_number_depends_on_how_many_are_answered_at_once(work, tmp_path):
     found = files_of(part(bench(work), made_up(), arm("ppo"), 0))
     shutil.rmtree(work / "parts" / "made_up" / "ppo")
     at_once = {**VALUES["evaluation"], "batch_size": 100}
@@ -501,7 +520,7 @@ def test_an_arms_own_settings_win_over_the_tasks_and_the_tasks_over_all():
 
 def test_the_pipeline_names_only_what_there_is():
     pipeline, values = (yaml.safe_load((ROOT / "grue" / f"{name}.yaml").read_text()) for name in ("dvc", "params"))
-    for name in ("runs", "continued", "controls"):
+    for name in ("runs", "continued", "controls", "rewards"):
         stage = pipeline["stages"][name]
         keys = {key.partition(".")[0] for key in stage["params"]}
         decides = {
@@ -533,7 +552,9 @@ def test_the_code_of_every_task_is_known_by_its_content(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert grue_pipeline.main(["code"]) == 0
     made = {path.stem: json.loads(path.read_text()) for path in (tmp_path / "build" / "code").glob("*.json")}
-    assert {*made} == {"raw", *grue.load(PARAMS).tasks} and len({each["code"] for each in made.values()}) == len(made)
+    assert {*made} == {"raw", "report", *grue.load(PARAMS).tasks} and len(
+        {each["code"] for each in made.values()}
+    ) == len(made)
     assert "torch" in made["raw"]
     with pytest.raises(SystemExit):
         grue_pipeline.main(["run", "common_gen"])

@@ -125,7 +125,7 @@ def model(request):
 
 
 # --------------------------------------------------------------------------------------------------- shapes of the hub
-def test_tokens_are_scored_as_they_were_sampled(model):
+def test_trap_1_tokens_are_scored_as_they_were_sampled_whatever_the_padding(model):
     drawn = sample(model, ragged, sampling_from(model, 9), generator("x"))
     assert not ragged.mask.all() and len({int(n) for n in drawn.mask.sum(1)}) > 1
     torch.testing.assert_close(score_tokens(model, drawn), drawn.logprobs, atol=2e-5, rtol=0)

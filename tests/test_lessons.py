@@ -25,6 +25,7 @@ SIZES = SMALL | {  # what a lesson may take besides; each lesson is given those 
     "gradient_steps": "2",
     "samples": "4",
     "held_out": "64",
+    "concepts": "24",
     "pairs": "40",
     "comparisons": "20",
     "simulations": "5",
@@ -45,6 +46,7 @@ BROKEN = {  # lesson -> (what its own code says, the same with a mistake); its c
     "10_reward_hacking": ("(p.exp() * (p - q)).sum(-1)", "(q.exp() * (p - q)).sum(-1)"),
     "11_reward_models": ("return positive / (negative + positive)", "return negative / (negative + positive)"),
     "12_preferences": ("1 - seen / shuffled", "1 - seen * shuffled"),
+    "13_the_metric_is_not_the_task": ("(x - max(floors))", "(x - min(floors))"),
 }
 
 
@@ -146,8 +148,8 @@ def place_of(notebook: dict, right: str) -> dict:
     return places[0]
 
 
-def test_the_twelve_lessons_are_there_with_a_mistake_to_make_in_each():
-    assert [int(name[:2]) for name in NAMES] == list(range(1, 13))
+def test_the_thirteen_lessons_are_there_with_a_mistake_to_make_in_each():
+    assert [int(name[:2]) for name in NAMES] == list(range(1, 14))
     for stem, (right, _) in BROKEN.items():
         place_of(read(f"{stem}.ipynb"), right)
     assert sorted(BROKEN) == NAMES

@@ -7,6 +7,7 @@
     sup_more                        control: as many more supervised steps as reinforcement learning takes
     sup_shuffled                    control: PPO paid what another answer of its batch earned
     ppo_kl_0                        PPO without a penalty for leaving the raw model
+    sup_ppo_meteor, sup_ppo_bleu    PPO on the supervised weights, paid another score than the task's
 
 Another arm is another record.
 """
@@ -51,7 +52,8 @@ class Arm:
 
     label: in tables; start: the arm whose weights it begins with, "" = the raw model of the draw.
     learner: a file of ``rlnlp.learners``, "" = none; settings: what differs from the task's settings of that learner;
-    pay: (score, seed) -> the score that the learner sees.
+    pay: (score, seed) -> the score that the learner sees; reward: scores and weights that training pays, {} = the
+    task's. Tables show the task's reward, whatever was paid.
     imitates: supervised fine-tuning: for its own epochs, or, where the start has had those, for as many steps as the
     learner of the settings takes.
     """
@@ -63,6 +65,7 @@ class Arm:
     settings: Mapping[str, Any] = field(default_factory=dict)
     pay: Callable[[Score, int], Score] = as_it_is
     imitates: bool = False
+    reward: Mapping[str, float] = field(default_factory=dict)
 
 
 ARMS = {
@@ -77,6 +80,8 @@ ARMS = {
         Arm("sup_more", "supervised, more steps", start="supervised", imitates=True),
         Arm("sup_shuffled", "supervised + PPO, shuffled reward", start="supervised", learner="ppo", pay=shuffled),
         Arm("ppo_kl_0", "PPO, no KL penalty", learner="ppo", settings={"kl_coef": 0.0}),
+        Arm("sup_ppo_meteor", "supervised + PPO, METEOR paid", "supervised", "ppo", reward={"meteor_stem": 1.0}),
+        Arm("sup_ppo_bleu", "supervised + PPO, BLEU paid", "supervised", "ppo", reward={"sacrebleu": 1.0}),
     )
 }
 

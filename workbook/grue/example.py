@@ -74,6 +74,8 @@ class Task:
     prompt_tokens, response_tokens: the published lengths; decode: the published decoding of the evaluation.
     causal: a decoder-only model (else an encoder-decoder); language: of the responses.
     more: further published tables, of other splits.
+    another: example of a generated row -> one more good answer, where rows have a single reference; None = there is
+    no second writer.
     """
 
     name: str
@@ -96,3 +98,4 @@ class Task:
     causal: bool = False
     language: str = "en"
     more: tuple[Published, ...] = ()
+    another: Callable[[Example], str] | None = None

@@ -44,3 +44,8 @@ def table(metrics: str, rows: Mapping[str, str]) -> dict[str, dict[str, float]]:
             raise ValueError(f"published: {method}: expected one of {METHODS} and {len(names)} cells, got {len(cells)}")
         made[method] = {name: float(cell) for name, cell in zip(names, cells) if cell != "-"}
     return made
+
+
+def checkpoint(task: Any) -> str:
+    """The model that the paper trained for a task, by its hub id; a supervised NarrativeQA is another, UnifiedQA."""
+    return "gpt2" if task.causal else "google-t5/t5-base"

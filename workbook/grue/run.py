@@ -34,6 +34,7 @@ from workbook.grue.raw import causal_tokenizer, t5_tokenizer, train_causal, trai
 from workbook.grue.rows import examples
 from workbook.grue.scoring import families, ready
 from workbook.grue.settings import Grue
+from workbook.grue.tasks import root
 from workbook.grue.world import raw as world
 from workbook.runs import algorithms
 from workbook.store import states, tables
@@ -121,19 +122,22 @@ def inputs(bench: Bench, task: Task, chosen: Arm, seed: int) -> dict[str, str]:
         "steps": ours.steps_of_learning(task) if chosen.imitates and chosen.start else None,
         "evaluation": ours.evaluation.model_dump(exclude={"batch_size"}),
     }
+    if chosen.reward:
+        values["paid"] = dict(chosen.reward)
     code = [root_of(_make_part), root_of(chosen.pay), *(algorithms.roots(learner, here()) if learner else [])]
-    return fingerprint_inputs(values, code=[*code, *_of_task(ours, task)])
+    return fingerprint_inputs(values, code=[*code, *families(chosen.reward), *_of_task(ours, task)])
 
 
 def roots(ours: Grue, task: Task) -> list[str]:
     """The code that decides the numbers of a task's parts, whatever the arm."""
     learners = sorted({each.learner for each in ARMS.values()} - {""})
     named = [root for learner in learners for root in algorithms.roots(learner, here())]
-    return [root_of(part), root_of(shuffled), *named, *_of_task(ours, task)]
+    paid = families({name for each in ARMS.values() for name in each.reward})
+    return [root_of(part), root_of(shuffled), *named, *paid, *_of_task(ours, task)]
 
 
 def _of_task(ours: Grue, task: Task) -> list[str]:
-    return _ours([f"workbook.grue.tasks.{task.name}:TASK"]) + families({*task.metrics, *ours.reward(task)})
+    return _ours([root(task.name)]) + families({*task.metrics, *ours.reward(task)})
 
 
 def part(bench: Bench, task: Task, chosen: Arm, seed: int) -> Path:
@@ -152,7 +156,8 @@ def _make_part(bench: Bench, task: Task, chosen: Arm, seed: int, fresh: Path, ho
     given = {name: drawn(task, seed, name, getattr(ours.rows, name)) for name in PARTS}
     prompts = {name: encode(found, tokenizer, ours.prompt_tokens(task)) for name, found in given.items()}
     scoring = ready(task, ours.reward(task), given["train"])
-    policy, curve = _trained(ours, task, chosen, seed, (model, tokenizer), prompts, scoring.reward, home)
+    paid = ready(task, chosen.reward, given["train"]).reward if chosen.reward else scoring.reward
+    policy, curve = _trained(ours, task, chosen, seed, (model, tokenizer), prompts, paid, home)
     found = evaluate(
         policy,
         tokenizer,

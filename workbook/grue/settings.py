@@ -74,11 +74,13 @@ class Grue(Settings):
     continued: tuple[str, ...] = Field((), description="arms that begin with another arm's weights")
     control_tasks: tuple[str, ...] = Field((), description="tasks that have the controls too")
     controls: tuple[str, ...] = Field((), description="arms of those tasks only")
+    reward_tasks: tuple[str, ...] = Field((), description="tasks that have the arms of other rewards too")
+    rewards: tuple[str, ...] = Field((), description="arms of those tasks only")
     overrides: dict[str, Overrides] = Field(description="task -> what it has otherwise; one entry a task")
 
     @model_validator(mode="after")
     def _names_and_learners(self):
-        for name in (*self.conditions, *self.continued, *self.controls):
+        for name in (*self.conditions, *self.continued, *self.controls, *self.rewards):
             found = arm(name)
             if found.learner:
                 for task in self.overrides:
@@ -87,8 +89,8 @@ class Grue(Settings):
             raise ValueError(f"conditions: expected, arms of the raw model; {started} go into continued or controls")
         if missing := {*self.tasks} - {*self.overrides}:
             raise ValueError(f"overrides: expected, an entry for each task ({{}} = nothing); none for {min(missing)}")
-        if spare := {*self.control_tasks, *self.overrides} - {*self.tasks}:
-            raise ValueError(f"control_tasks, overrides: expected, names in tasks; found {min(spare)}")
+        if spare := {*self.control_tasks, *self.reward_tasks, *self.overrides} - {*self.tasks}:
+            raise ValueError(f"control_tasks, reward_tasks, overrides: expected, names in tasks; found {min(spare)}")
         return self
 
     def learner_of(self, chosen: Arm, task: str, horizon: int) -> Settings:
@@ -158,4 +160,5 @@ def _said(error: dict) -> str:
 def arms_of(settings: Grue, task: str) -> list[str]:
     """The names of a task's arms, in the order of ``ARMS``."""
     named = {*settings.conditions, *settings.continued, *(settings.controls if task in settings.control_tasks else ())}
+    named |= {*settings.rewards} if task in settings.reward_tasks else set()
     return [name for name in ARMS if name in named]

@@ -2,25 +2,29 @@
 
     python -m workbook.stages.grue_pipeline [--jobs 2]      from nothing to grue/runs; again, only what changed
     python -m workbook.stages.grue_pipeline smoke           two tasks, six conditions, one seed, small: do they run?
+    python -m workbook.stages.grue_pipeline prompts common_gen 1     what a method of your own has to answer
+    python -m workbook.stages.grue_pipeline row "my method" FILE     its answers as rows: grue/submitted/README.md
 
 DVC owns the stages (grue/dvc.yaml, grue/params.yaml); what shows progress and time left, stops and goes on is
-``workbook.stages.reproduce``. The stages call this file with the name of one part (``code``, ``raw 1``, or ``run`` with
-a task and a condition). Stopped inside a part, it goes on from the last state of that part.
+``workbook.stages.reproduce``. The stages call this file with the name of one part (``code``, ``raw 1``, ``run`` with
+a task and a condition, ``report``). Stopped inside a part, it goes on from the last state of that part.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 from pathlib import Path
 
 from rlnlp.learners.common import TrainingError
 from workbook.stages.command import status
-from workbook.store.files import atomic_json, read_json
+from workbook.store.files import atomic_json, read_json, whole
 from workbook.store.fingerprint import libraries
 from workbook.store.identity import Code
 from workbook.store.locks import LockError
+from workbook.store.tables import read_table, write_table
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRATCH = ROOT / ".scratch" / "grue"
@@ -35,6 +39,8 @@ EXPECTED = {
     "runs@": 120,
     "continued@": 150,
     "controls@": 120,
+    "rewards@": 150,
+    "report": 120,
 }  # s on a busy core; measured ones replace them
 SMALL = {  # numbers of these mean nothing
     "seeds": [0],
@@ -42,18 +48,23 @@ SMALL = {  # numbers of these mean nothing
     "conditions": ["zero_shot", "ppo", "nlpo", "supervised"],
     "continued": ["sup_ppo", "sup_nlpo"],
     "control_tasks": [],
+    "reward_tasks": [],
 }
 
 
 def code(out: str | Path) -> None:
     """raw.json and one file a task: the identity of the code that its stages run, and the versions of the libraries."""
     from workbook.grue import run, settings, tasks
+    from workbook.grue.scoring import families
 
     ours, here = settings.load("params.yaml"), Code(ROOT)
     atomic_json(Path(out) / "raw.json", {"code": here.identity(RAW), **libraries()})
     for name in ours.tasks:
         roots = run.roots(ours, tasks.task(name))
         atomic_json(Path(out) / f"{name}.json", {"code": here.identity([*RAW, *roots]), **libraries()})
+    roots = ["workbook.grue.report:gathered", "workbook.grue.report:write", *map(tasks.root, ours.tasks)]
+    roots += families({name for each in map(tasks.task, ours.tasks) for name in (*each.metrics, *ours.reward(each))})
+    atomic_json(Path(out) / "report.json", {"code": here.identity(roots), **libraries()})
 
 
 def bench(path: Path = Path("params.yaml"), work: Path = SCRATCH, settings=None):
@@ -85,8 +96,43 @@ def one(task: str, condition: str) -> None:
     run.collect(bench(), tasks.task(task), arms.arm(condition), Path("runs") / task / condition)
 
 
+def report(ours=None, folder: Path = ROOT / "grue", out: Path = ROOT / "reports" / "grue") -> None:
+    """The leaderboard, its figures and the claims, of the tables in ``folder``, with a line for each claim."""
+    from workbook.grue import contrasts, tasks
+    from workbook.grue import report as pages
+    from workbook.grue import settings as grue
+    from workbook.ledger import checks
+
+    full = grue.load(ROOT / "grue" / "params.yaml")
+    rows, samples = pages.gathered(ours or full, folder / "runs", folder / "submitted")
+    rules, known = contrasts.load(ROOT / "grue" / "contrasts.yaml", full), checks.load(ROOT / "claims.yaml")
+    with whole(out) as fresh:
+        verdicts = pages.write(rows, [tasks.task(name) for name in full.tasks], rules, known, samples, fresh)
+    for verdict in verdicts:
+        print(f"{verdict.id}: {verdict.sentence}", flush=True)
+
+
+def prompts(task: str, seed: str) -> None:
+    """What a method of one's own has to answer, as lines of JSON."""
+    from workbook.grue import settings, submitted, tasks
+
+    for line in submitted.prompts(settings.load(ROOT / "grue" / "params.yaml"), tasks.task(task), int(seed)):
+        print(json.dumps(line, ensure_ascii=False))
+
+
+def row(name: str, path: str) -> None:
+    """Its answers, scored and judged, into grue/submitted."""
+    from workbook.grue import settings, submitted
+
+    rows = submitted.rows(settings.load(ROOT / "grue" / "params.yaml"), name, submitted.read(path))
+    columns = list(dict.fromkeys(column for one in rows for column in one))
+    out = ROOT / "grue" / "submitted" / f"{name}.csv"
+    write_table(out, [dict.fromkeys(columns) | one for one in rows], columns)
+    print(f"{len(rows)} rows: {out.relative_to(ROOT)}")
+
+
 def smoke() -> None:
-    """Two tasks, one of them causal, from nothing, in a folder that is thrown away."""
+    """Two tasks, one of them causal, from nothing to the report, in a folder that is thrown away."""
     from workbook.grue import arms, run, tasks
     from workbook.grue import settings as grue
 
@@ -107,7 +153,9 @@ def smoke() -> None:
             for condition in grue.arms_of(ours, name):
                 out = Path(folder) / "runs" / name / condition
                 run.collect(here, tasks.task(name), arms.arm(condition), out)
-                print((out / "per_seed.csv").read_text(), flush=True)
+                print(f"{name} {condition}: {len(read_table(out / 'per_seed.csv'))} row", flush=True)
+        report(ours, Path(folder), Path(folder) / "report")
+        print((Path(folder) / "report" / "leaderboard.md").read_text())
 
 
 def everything(jobs: int) -> bool:
@@ -122,6 +170,8 @@ def everything(jobs: int) -> bool:
             "runs@": (f"{task}-{name}" for task in ours.tasks for name in ours.conditions),
             "continued@": (f"{task}-{name}" for task in ours.tasks for name in ours.continued),
             "controls@": (f"{task}-{name}" for task in ours.control_tasks for name in ours.controls),
+            "rewards@": (f"{task}-{name}" for task in ours.reward_tasks for name in ours.rewards),
+            "report": [""],
         }
         atomic_json(SCRATCH / "durations.json", {kind + key: EXPECTED[kind] for kind in pairs for key in pairs[kind]})
     return reproduce(ROOT / "grue", SCRATCH, jobs, ours=False)
@@ -132,9 +182,13 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m workbook.stages.grue_pipeline", description=__doc__.partition("\n")[0]
     )
     parser.add_argument(
-        "part", nargs="?", choices=("code", "raw", "run", "smoke"), help="a stage; default: all of them"
+        "part",
+        nargs="?",
+        choices=("code", "raw", "run", "report", "smoke", "prompts", "row"),
+        help="a stage; default: all of them",
     )
-    parser.add_argument("names", nargs="*", help="of raw: a seed; of run: a task and a condition")
+    says = "of raw: a seed; of run: a task and a condition; of prompts: a task and a seed; of row: a name and a file"
+    parser.add_argument("names", nargs="*", help=says)
     parser.add_argument("--jobs", type=int, default=2, help="stages side by side, one thread each")
     parser.add_argument("--tied", action="store_true", help="end when the process that started this one ends (make)")
     args = parser.parse_args(argv)
@@ -142,10 +196,13 @@ def main(argv: list[str] | None = None) -> int:
         "code": (0, lambda: code("build/code")),
         "raw": (1, lambda seed: raw(int(seed))),
         "run": (2, one),
+        "report": (0, report),
+        "prompts": (2, prompts),
+        "row": (2, row),
         "smoke": (0, smoke),
     }
     if len(args.names) != (parts[args.part][0] if args.part else 0):
-        parser.error("raw takes a seed, run a task and a condition, the others nothing")
+        parser.error(f"{args.part or 'the whole'}: {says}; the others take nothing")
     try:
         if args.part is None:
             return status(lambda: everything(max(1, args.jobs)), args.tied, "the same command goes on from here")

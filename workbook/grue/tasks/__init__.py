@@ -17,6 +17,11 @@ def names() -> list[str]:
     return sorted(path.stem for path in files if "\nTASK = " in path.read_text(encoding="utf-8"))
 
 
+def root(name: str) -> str:
+    """Where the code of a task begins."""
+    return f"{__name__}.{name}:TASK"
+
+
 def task(name: str) -> Task:
     """The task of a name. Raises: DataError naming the nearest one."""
     if name not in names():

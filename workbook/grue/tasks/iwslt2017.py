@@ -30,6 +30,7 @@ TASK = Task(
     rows=functools.partial(world.rows, collection="iwslt2017"),
     judge=world.judge,
     trivial=translation.TRIVIAL,
+    another=translation.another,
     reward={"sacrebleu": 1.0},
     metrics=translation.METRICS,
     prompt_tokens=translation.LENGTH,

@@ -24,6 +24,7 @@ TASK = Task(
     rows=functools.partial(world.rows, collection="multi30k"),
     judge=world.judge,
     trivial=translation.TRIVIAL,
+    another=translation.another,
     reward={"sacrebleu": 1.0},
     metrics=translation.METRICS,
     prompt_tokens=translation.LENGTH,

@@ -160,7 +160,7 @@ TASK = Task(
     trivial={"title and cells": copied},
     reward={"parent": 1.0},
     metrics=(
-        *("parent", "sacrebleu", "meteor_stem", "rouge_1", "rouge_2", "rouge_l", "rouge_lsum", "bertscore"),
+        *("parent", "sacrebleu", "meteor_stem", "rouge_1", "rouge_2", "rouge_l", "rouge_lsum", "copied", "bertscore"),
         *NATURALNESS,
     ),
     prompt_tokens=512,

@@ -59,4 +59,9 @@ def copied(example: Example) -> str:
     return example.source
 
 
+def another(example: Example) -> str:
+    """A second translation of a generated sentence."""
+    return world.another(example.source, 1)
+
+
 TRIVIAL = {"source": copied}

@@ -28,6 +28,7 @@ TASK = Task(
     rows=world.rows,
     judge=world.judge,
     trivial=translation.TRIVIAL,
+    another=translation.another,
     reward={"sacrebleu": 1.0},
     metrics=translation.METRICS,
     prompt_tokens=translation.LENGTH,

@@ -1,0 +1,404 @@
+"""The leaderboard's numbers on tables of which every answer is worked out by hand."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.test_grue_runs import made_up
+from tests.test_style import ROOT
+from workbook.grue import baselines, board, contrasts, pictures, report, submitted, tasks
+from workbook.grue import settings as grue
+from workbook.grue.board import JUDGE, REWARD, BoardError
+from workbook.grue.evaluate import said
+from workbook.grue.example import Example, Published
+from workbook.grue.run import drawn
+from workbook.grue.scoring import ready
+from workbook.ledger import checks
+from workbook.store.tables import read_table, write_table
+
+LOOK = {"n": 256, "split": "test", "decoding": "greedy", "checkpoint": "raw 12345678"}
+
+
+def lines(task, condition, kind="", column=REWARD, values=(), **more):
+    """A row a seed, 1, 2, ...; more: further numbers, the same for every seed."""
+    about = {"task": task, "condition": condition, **LOOK, **({"kind": kind} if kind else {}), **more}
+    return [{**about, "seed": seed, column: value} for seed, value in enumerate(values, 1)]
+
+
+def task_of(name, ppo, supervised=(0.5,) * 5, floor=(0.2,) * 5, top=(0.6,) * 5):
+    return [
+        *lines(name, "worse", "trivial", values=[0.1] * 5),
+        *lines(name, "best", "trivial", values=floor),
+        *lines(name, "human", "human", values=top),
+        *lines(name, "ppo", values=ppo),
+        *lines(name, "supervised", values=supervised),
+    ]
+
+
+def test_rows_stand_in_the_order_of_kinds_and_arms_and_seeds_and_what_lacks_is_none():
+    found = board.board(
+        [
+            *lines("t", "mine", "submitted", values=[0.3, 0.4]),
+            *lines("t", "supervised", values=[0.3, 0.4]),
+            *reversed(
+                lines("t", "zero_shot", values=[0.1, 0.2], **{"metric/ter": 3.0, "judge/sense": 1.0, JUDGE: 0.5})
+            ),
+            *lines("t", "z", "trivial", values=[0.0, 0.0]),
+            *lines("t", "a", "trivial", values=[0.0, 0.0]),
+        ]
+    )
+    assert found.seeds == (1, 2) and [*found.rows["t"]] == ["z", "a", "zero_shot", "supervised", "mine"]
+    assert found.values("t", "zero_shot", REWARD).tolist() == [0.1, 0.2]
+    assert found.values("t", "supervised", JUDGE) is None and found.values("t", "nobody", REWARD) is None
+    assert found.columns("t") == [REWARD, JUDGE, "judge/sense", "metric/ter"]
+    assert found.named("t", "trivial") == ["z", "a"] and found.kind("t", "mine") == "submitted"
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (lines("t", "ppo", values=[1.0]) * 2, "t, ppo: two rows of seed 1"),
+        (lines("t", "ppo", values=[1.0, 1.0]) + lines("t", "nlpo", values=[1.0]), "t, nlpo: no row of seed 2"),
+    ],
+)
+def test_rows_that_cannot_be_compared_are_named(rows, message):
+    with pytest.raises(BoardError, match=message):
+        board.board(rows)
+
+
+def test_the_scale_runs_from_the_best_trivial_answer_to_the_human():
+    floor = [0.1, 0.2, 0.3, 0.2, 0.2]
+    found = board.board(task_of("t", [0.3, 0.3, 0.5, 0.4, 0.4], floor=floor, top=[0.5, 0.6, 0.7, 0.6, 0.6]))
+    scale = board.room(found, "t", REWARD)
+    assert (scale.best, scale.top, scale.why) == ("best", "human", "") and scale.gap == pytest.approx(0.4)
+    assert board.normalised(found, "t", "ppo", REWARD).tolist() == pytest.approx([0.5, 0.25, 0.5, 0.5, 0.5])
+    assert board.normalised(found, "t", "best", REWARD).tolist() == pytest.approx([0.0] * 5)
+    assert board.normalised(found, "t", "human", REWARD).mean() == pytest.approx(1.0)
+
+
+def test_where_less_is_better_the_scale_is_turned():
+    column = "metric/ter"
+    rows = [("low", "trivial", 140.0), ("high", "trivial", 100.0), ("h", "human", 20.0), ("ppo", "", 80.0)]
+    found = board.board([row for name, kind, v in rows for row in lines("t", name, kind, column, [v] * 5)])
+    assert board.room(found, "t", column).best == "high"
+    assert board.normalised(found, "t", "ppo", column).tolist() == pytest.approx([0.25] * 5)
+    assert board.room(found, "t", "metric/words").why == "no direction"
+
+
+def test_there_is_no_room_where_the_top_does_not_beat_the_best_trivial_answer_beyond_its_interval():
+    wide = board.board(task_of("t", [0.5] * 5, floor=[0.3] * 5, top=[0.1, 0.9, 0.2, 0.8, 0.3]))
+    assert "no room: human does not beat" in board.room(wide, "t", REWARD).why
+    assert board.normalised(wide, "t", "ppo", REWARD) is None and board.overall(wide, REWARD) == ([], [])
+    one = board.board([row for row in task_of("t", [0.5] * 5) if row["seed"] == 1])
+    assert "on 1 seed" in board.room(one, "t", REWARD).why
+    alone = board.board([row for row in task_of("t", [0.5] * 5) if row["condition"] != "human"])
+    assert board.room(alone, "t", REWARD).why == "no second reference"
+    none = board.board(lines("t", "ppo", values=[0.5] * 5))
+    assert board.room(none, "t", REWARD).why == "no trivial answer"
+
+
+def test_of_the_judge_the_top_is_its_optimum_whether_or_not_there_is_a_second_human():
+    rows = [*lines("t", "best", "trivial", JUDGE, [0.5] * 5), *lines("t", "ppo", "", JUDGE, [0.75] * 5)]
+    found = board.board(rows)
+    assert board.room(found, "t", JUDGE).top == "the judge's optimum"
+    assert board.normalised(found, "t", "ppo", JUDGE).tolist() == [0.5] * 5
+
+
+def test_over_the_tasks_mean_and_interquartile_mean_are_of_each_seeds_numbers():
+    rewards = {"a": 0.24, "b": 0.28, "c": 0.32, "d": 0.56}  # of a scale from .2 to .6: .1 .2 .3 .9
+    rows = [row for name, value in rewards.items() for row in task_of(name, [value] * 5)]
+    rows += task_of("without room", [0.9] * 5, top=[0.0, 0.4, 0.0, 0.4, 0.2])
+    rows += lines("a", "nlpo", values=[0.6] * 5)  # of one task only: not over all
+    used, ranked = board.overall(board.board(rows), REWARD)
+    assert used == ["a", "b", "c", "d"] and [line.condition for line in ranked] == ["supervised", "ppo"]
+    assert ranked[1].mean.estimate == pytest.approx(0.375) and ranked[1].iqm.estimate == pytest.approx(0.25)
+    assert ranked[1].mean.n == 5 and ranked[0].iqm.estimate == pytest.approx(0.75)
+
+
+def test_the_interval_is_students_over_seeds():
+    cell = board.interval(np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
+    assert cell.estimate == 3.0 and cell.high - 3.0 == pytest.approx(2.776445 * np.sqrt(2.5 / 5), abs=1e-6)
+
+
+def test_ranks_are_means_over_tasks_seed_by_seed_and_ties_share_them():
+    values = {"a": {"ppo": [0.1, 0.9], "nlpo": [0.2, 0.5]}, "b": {"ppo": [0.3, 0.8], "nlpo": [0.3, 0.5]}}
+    rows = [r for t, arms in values.items() for name, v in arms.items() for r in lines(t, name, values=v)]
+    rows += lines("a", "zero_shot", values=[1.0, 1.0])
+    found = board.board(rows)
+    ranks = {name: each.tolist() for name, each in board.ranks(found, REWARD).items()}
+    assert ranks == {"ppo": [1.75, 1.0], "nlpo": [1.25, 2.0]}
+    assert board.ranks(found, JUDGE) == {}
+
+
+def test_the_spread_of_rewards_before_training_foretells_where_rl_fails():
+    rows = []
+    for task, spread, lost in (("a", 0.1, 0.3), ("b", 0.2, 0.2), ("c", 0.3, 0.1)):
+        rows += lines(task, "zero_shot", column="spread_p10", values=[spread, 0.2])
+        rows += [*lines(task, "supervised", values=[0.5 + lost] * 2), *lines(task, "ppo", values=[0.5] * 2)]
+    assert board.foretold(board.board(rows)).tolist() == pytest.approx([-1.0, 0.0])
+    assert board.foretold(board.board([row for row in rows if row["task"] != "c"])) is None
+
+
+# ------------------------------------------------------------------------------------------ answers without a policy
+SHOWN = [
+    Example("r1", "say: ", "ben", ".", ("ben saw it .", "it saw ben ."), "ben", {"who": "ben"}),
+    Example("r2", "say: ", "anna", ".", ("anna ran .",), "anna", {"who": "anna"}),
+]
+
+
+def test_another_human_is_scored_against_the_others_references():
+    examples, answers = baselines.again(made_up(), SHOWN)
+    assert [(e.id, e.references) for e in examples] == [("r1", ("it saw ben .",))] and answers == ["ben saw it ."]
+    assert baselines.again(made_up(), SHOWN[1:]) == ([], [])
+    examples, answers = baselines.again(made_up(another=lambda e: f"{e.source} walked ."), SHOWN[1:])
+    assert examples == SHOWN[1:] and answers == ["anna walked ."]
+
+
+def test_answers_are_paid_scored_and_judged_whoever_wrote_them():
+    task = made_up(metrics=("rouge_1", "words"))
+    generated = [
+        Example(e.id, e.before, e.body, e.after, e.references, e.source, {**e.meta, "facts": {}}) for e in SHOWN
+    ]
+    scoring = ready(task, task.reward, generated)
+    found = baselines.judged(task, scoring, generated, ["ben saw it .", "ben ran ."])
+    # rouge_1: 1, and of two words in common of four in all (the mark is none): 2 * 1/2 * 1/2 / 1
+    assert found == {"n": 2, "reward": 0.75, "metric/rouge_1": 0.75, "metric/words": 3.5, JUDGE: 0.5}
+    assert JUDGE not in baselines.judged(task, scoring, SHOWN, ["ben saw it .", "ben ran ."])  # real rows have no truth
+
+
+def test_every_task_has_trivial_answers_and_where_it_can_another_human():
+    ours = grue.load(ROOT / "grue" / "params.yaml")
+    few = {"train": 24, "supervised": 8, "validation": 8, "test": 12}
+    small = grue.Grue.model_validate({**ours.model_dump(), "seeds": [0], "rows": few})
+    humans = {}
+    for name in small.tasks:
+        found = baselines.rows(small, tasks.task(name))
+        assert [row["condition"] for row in found if row["kind"] == "trivial"] == [*tasks.task(name).trivial]
+        humans |= {row["task"]: row for row in found if row["kind"] == "human"}
+        assert all(row[JUDGE] < 1.0 for row in found if row["kind"] == "trivial")
+    assert {*humans} == {"common_gen", "totto", "wmt16", "narrativeqa"}
+    assert all(row[JUDGE] == 1.0 and 0.5 < row["reward"] < 0.9 for row in humans.values())
+
+
+# -------------------------------------------------------------------------------------------------------------- pages
+def two_tasks():
+    rows = []
+    for name in ("common_gen", "daily_dialog"):
+        task = tasks.task(name)
+        more = {f"metric/{m}": 0.5 for m in task.metrics} | {"judge/faithful": 0.9, JUDGE: 0.25, "absent": "bertscore"}
+        rows += lines(name, "zero_shot", values=[0.1, 0.2, 0.1], **{**more, JUDGE: 0.125})
+        rows += lines(name, "ppo", values=[0.4, 0.5, 0.45], **more)
+        rows += lines(name, "supervised", values=[0.3, 0.3, 0.35], **{**more, JUDGE: 0.5})
+        for answer in task.trivial:
+            rows += lines(name, answer, "trivial", values=[0.2] * 3, **{**more, JUDGE: 0.0})
+    return rows
+
+
+def written(rows, out, samples=()):
+    ours = grue.load(ROOT / "grue" / "params.yaml")
+    rules = contrasts.load(ROOT / "grue" / "contrasts.yaml", ours)
+    chosen = [tasks.task(name) for name in ours.tasks]
+    out.mkdir()
+    report.write(rows, chosen, rules, checks.load(ROOT / "claims.yaml"), samples, out)
+    return (out / "leaderboard.md").read_text(), {path.name: path.read_bytes() for path in sorted(out.iterdir())}
+
+
+def test_every_table_of_a_task_says_what_its_numbers_are_of(tmp_path):
+    page, files = written(two_tasks(), tmp_path / "out")
+    heads = [line for line in page.splitlines() if line.startswith("| answers of |")]
+    assert len(heads) == 6  # reward and judge, scores, the responses alone; of two tasks
+    assert all(line.endswith("| n | split | decoding | checkpoint | data |") for line in heads)
+    first = next(line for line in page.splitlines() if line.startswith("| PPO | 0.450 [0.326, 0.574] | 0.250"))
+    assert first.endswith("| 256 | test | greedy | raw 12345678 | generated |")
+    assert "Absent, and never replaced: bertscore." in page
+    assert {*files} == {
+        *("leaderboard.csv", "leaderboard.md", "claims.csv", "claims.md", "alt.json"),
+        *("heat.svg", "ranks.svg", "hacking.svg"),
+    }
+    table = read_table(tmp_path / "out" / "leaderboard.csv")
+    line = next(r for r in table if (r["task"], r["condition"], r["column"]) == ("common_gen", "ppo", REWARD))
+    assert (line["mean"], line["seeds"], line["n"]) == (pytest.approx(0.45), 3, 256)
+    assert line["normalised"] is None and line["room"] == "no second reference"
+
+
+def test_the_same_rows_make_the_same_bytes(tmp_path):
+    assert (
+        written(two_tasks(), tmp_path / "a")[1]
+        == written(sorted(two_tasks(), key=lambda row: -row["seed"]), tmp_path / "b")[1]
+    )
+
+
+def test_what_the_paper_printed_stands_in_our_table_only_where_all_is_the_same(tmp_path):
+    page, _ = written(two_tasks(), tmp_path / "ours")
+    assert page.count("### Printed by the paper") == 3 and "printed: " not in page
+    task = tasks.task("daily_dialog")
+    theirs = {"data": task.hub, "checkpoint": "gpt2", "decoding": said(task.decode), "split": "test"}
+    rows = [row | (theirs if row["task"] == task.name and row.get("kind") != "trivial" else {}) for row in two_tasks()]
+    page, _ = written(rows, tmp_path / "theirs")
+    assert page.count("### Printed by the paper") == 2  # those of the other task
+    line = next(line for line in page.splitlines() if line.startswith("| printed: NLPO |") and "0.490" in line)
+    assert "| 8.700 |" in line  # SacreBLEU .087 of 1, in points
+    found = board.board(rows)
+    assert report.same(found, task, task.published)
+    for key in theirs:
+        other = board.board([row | ({key: "another"} if row["condition"] == "ppo" else {}) for row in rows])
+        assert not report.same(other, task, task.published), key
+    assert not report.same(found, task, Published({}, {}, "", "validation"))
+
+
+def test_rows_that_nobody_judged_have_no_judge_and_no_picture_of_one(tmp_path):
+    rows = [{k: v for k, v in row.items() if not k.startswith("judge/")} for row in two_tasks()]
+    page, files = written(rows, tmp_path / "out")
+    assert not {"ranks.svg", "hacking.svg"} & {*files} and "On the judge: no task." in page
+
+
+def test_samples_have_the_last_words_of_a_prompt_and_no_reference(tmp_path):
+    prompt = " ".join(f"w{i}" for i in range(30))
+    sample = {
+        "task": "common_gen",
+        "condition": "ppo",
+        "example_id": "e",
+        "prompt": prompt,
+        "response": "a|b\n*c*",
+        "reward": 0.5,
+    }
+    samples = [{**sample, "seed": seed, "judge": None} for seed in (2, 1, 1, 1)]
+    page, _ = written(two_tasks(), tmp_path / "out", samples)
+    shown = [line for line in page.splitlines() if "w29" in line]
+    assert len(shown) == report.SHOWN and all("| … w10 w11 " in line for line in shown)
+    assert "| a\\|b \\*c\\* | 0.500 |" in shown[0]  # a cell of one line, whatever was said
+
+
+def test_a_figure_says_its_numbers_to_who_does_not_see_it():
+    figures = {each.name: each.figure.get_label() for each in pictures.shown(board.board(two_tasks()))}
+    assert "common_gen, PPO: reward 0.450" in figures["heat"]
+    assert "PPO: 1.0 on the reward; supervised: 2.0 on the reward" in figures["ranks"]
+    assert "supervised: 1.0 on the judge" in figures["ranks"]
+    assert "daily_dialog, always inform: reward 0.20, judge 0.00" in figures["hacking"]
+
+
+# ---------------------------------------------------------------------------------------------------- anybody's answers
+@pytest.fixture(scope="module")
+def small():
+    ours = grue.load(ROOT / "grue" / "params.yaml")
+    few = {"train": 24, "supervised": 8, "validation": 8, "test": 6}
+    return grue.Grue.model_validate({**ours.model_dump(), "seeds": [0, 1], "rows": few})
+
+
+def answers(ours, change=lambda place, answer: answer):
+    task = tasks.task("common_gen")
+    asked = [line for seed in ours.seeds for line in submitted.prompts(ours, task, seed)]
+    texts = {(s, e.id): e.references[0] for s in ours.seeds for e in drawn(task, s, "test", ours.rows.test)}
+    said = [{**line, "response": texts[line["seed"], line["example_id"]]} for line in asked]
+    return [each for place, line in enumerate(said) if (each := change(place, line)) is not None]
+
+
+def test_anybodys_answers_become_rows_that_stand_beside_ours(small, tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in answers(small)))
+    rows = submitted.rows(small, "my method", submitted.read(path))
+    assert [(row["task"], row["seed"], row["condition"]) for row in rows] == [
+        ("common_gen", s, "my method") for s in (0, 1)
+    ]
+    assert all(row[JUDGE] == 1.0 and row["reward"] > 0.9 and row["n"] == 6 for row in rows)
+    found = board.board(
+        [*rows, *({**row, "seed": row["seed"] - 1} for row in lines("common_gen", "ppo", values=[0.1, 0.1]))]
+    )
+    assert board.ranks(found, REWARD)["my method"].tolist() == [1.0, 1.0]
+    assert "reference" not in json.dumps(submitted.prompts(small, tasks.task("common_gen"), 0))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p, a: None if p == 3 else a, "common_gen, seed 0: 1 of 6 answers are missing: common_gen-3"),
+        (lambda p, a: None if a["seed"] else a, "common_gen, seed 1: 6 of 6 answers are missing"),
+        (lambda p, a: {**a, "example_id": "common_gen-1"} if p == 0 else a, "common_gen-1 is answered twice"),
+        (lambda p, a: {**a, "task": "comon_gen"}, "got 'comon_gen'; did you mean 'common_gen'"),
+        (lambda p, a: {**a, "seed": 7}, r"seed: expected one of \[0, 1\], got 7"),
+    ],
+)
+def test_answers_that_cannot_be_a_row_are_named(small, change, message):
+    with pytest.raises(submitted.SubmissionError, match=message):
+        submitted.rows(small, "mine", answers(small, change))
+
+
+def test_answers_to_what_was_not_asked_and_names_that_are_taken_are_refused(small):
+    more = [*answers(small), {"task": "common_gen", "seed": 0, "example_id": "common_gen-77", "response": "x"}]
+    with pytest.raises(submitted.SubmissionError, match="no test example is called 'common_gen-77'"):
+        submitted.rows(small, "mine", more)
+    for name in ("ppo", "../x", ""):
+        with pytest.raises(submitted.SubmissionError, match="name: expected"):
+            submitted.rows(small, name, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "line 1: not JSON"),
+        (
+            '{"task": "x", "seed": 1, "response": ""}',
+            "line 1: expected task, seed, example_id, response; no example_id",
+        ),
+        ('{"task": "x", "seed": "1", "example_id": "e", "response": ""}', "line 1: expected a whole number as seed"),
+    ],
+)
+def test_lines_that_are_no_answers_are_named(tmp_path, text, message):
+    path = tmp_path / "a.jsonl"
+    path.write_text(text)
+    with pytest.raises(submitted.SubmissionError, match=message):
+        submitted.read(path)
+
+
+# ------------------------------------------------------------------------------------------------------ from the tables
+def test_the_report_is_made_of_the_tables_of_every_task_and_arm_and_of_submitted_rows(tmp_path, capsys):
+    from workbook.stages import grue_pipeline
+
+    full = grue.load(ROOT / "grue" / "params.yaml")
+    few = {"train": 24, "supervised": 8, "validation": 8, "test": 6}
+    one = {"tasks": ["common_gen"], "conditions": ["zero_shot"], "continued": [], "overrides": {"common_gen": {}}}
+    none = {"seeds": [0], "control_tasks": [], "reward_tasks": [], "rows": few}
+    ours = grue.Grue.model_validate({**full.model_dump(), **one, **none})
+    with pytest.raises(BoardError, match="zero_shot: no per_seed.csv; run this task and arm first"):
+        report.gathered(ours, tmp_path / "runs", tmp_path / "submitted")
+    row = {
+        "task": "common_gen",
+        "condition": "zero_shot",
+        "seed": 0,
+        **LOOK,
+        REWARD: 0.25,
+        JUDGE: 0.125,
+        "absent": None,
+    }
+    folder = tmp_path / "runs" / "common_gen" / "zero_shot"
+    write_table(folder / "per_seed.csv", [row])
+    sample = {
+        "task": "common_gen",
+        "condition": "zero_shot",
+        "seed": 0,
+        "prompt": "say it.",
+        "response": "it",
+        "reward": 0.5,
+    }
+    (folder / "samples.jsonl").write_text(json.dumps({**sample, "judge": 0.0}) + "\n")
+    write_table(tmp_path / "submitted" / "mine.csv", [{**row, "condition": "mine", "kind": "submitted", REWARD: 0.75}])
+    grue_pipeline.report(ours, tmp_path, tmp_path / "out")
+    page = (tmp_path / "out" / "leaderboard.md").read_text()
+    firsts = [line.split(" | ")[:2] for line in page.splitlines() if line.count(" | ") > 6]
+    assert ["| zero-shot", "0.250"] in firsts and ["| submitted: mine", "0.750"] in firsts
+    assert (
+        "| trivial: concepts |" in page and "another human's reference |" in page and "| say it. | it | 0.500 |" in page
+    )
+    assert "P28: Not testable here: needs ToTTo with a T5-base model" in capsys.readouterr().out
+
+
+def test_a_rank_on_the_reward_stands_beside_the_one_on_the_judge(tmp_path):
+    page, _ = written(two_tasks(), tmp_path / "out")
+    lines = [line for line in page.splitlines() if line.startswith(("| PPO | 1.0", "| supervised | 2.0"))]
+    assert lines == [
+        "| PPO | 1.000 [1.000, 1.000] | 2.000 [2.000, 2.000] | +1.00 [+1.00, +1.00] |",
+        "| supervised | 2.000 [2.000, 2.000] | 1.000 [1.000, 1.000] | -1.00 [-1.00, -1.00] |",
+    ]

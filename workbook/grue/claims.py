@@ -1,0 +1,141 @@
+"""The claims on the benchmark, judged by the ledger's rule at one look over the seeds.
+
+verdicts = [judge(name, contrast, claims[name], board, tasks) for name, contrast in contrasts.items()]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from workbook.grue.board import Board
+from workbook.grue.contrasts import Contrasts, Test, scale
+from workbook.ledger.claim import Claim
+from workbook.ledger.ruling import ELSEWHERE
+from workbook.results.tables import effect, join
+from workbook.statistics import paired, power
+from workbook.statistics.rule import FEW, FOR, Evidence, combine, decide, fair
+
+NOT_RUN = "not run here"
+OURS = (
+    "Every word is about models of this size, trained from scratch on generated rows, a draw of texts and a raw model "
+    "each seed; none is about T5-base or GPT-2 on the data sets of the hub."
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one test came to. difference, low, high: mean over seeds and its 95 % interval, in units of the scale;
+    stated: the effect or margin that was fixed beforehand, 0 = a threshold; p: of the claimed direction."""
+
+    name: str
+    role: str
+    direction: str
+    stated: float
+    word: str
+    n: int = 0
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim's word, what it rests on, one computed sentence, and what has to be said beside it."""
+
+    id: str
+    claim: str
+    word: str
+    parts: tuple[Part, ...]
+    sentence: str
+    said: str
+
+
+def expanded(test: Test, tasks: Sequence[str]) -> list[Test]:
+    """The test with its tasks named; where ``each``, one for every task."""
+    named = test.tasks or tuple(tasks)
+    if not test.each:
+        return [test.replace(tasks=named)]
+    return [test.replace(name=f"{test.name}, {task}", tasks=(task,), each=False) for task in named]
+
+
+def numbers(test: Test, found: Board) -> np.ndarray | None:
+    """[n] the test's number of every seed; None where some arm, column or task has none."""
+    sides = []
+    for side in filter(None, (test.tasks, test.minus)):
+        sums = []
+        for task in side:
+            parts = [(found.values(task, arm, column), column, w) for arm, column, w in test.columns()]
+            if any(values is None for values, _, _ in parts):
+                return None
+            sums.append(sum(w * values / scale(column) for values, column, w in parts))
+        sides.append(np.mean(sums, axis=0))
+    return sides[0] - sides[1] if len(sides) == 2 else sides[0]
+
+
+def evidence(test: Test, values: np.ndarray) -> Evidence:
+    """By the ledger's rule: of equality by two one-sided t tests; else t and exact sign-flip test, with what is known
+    of the size where one was stated."""
+    if test.direction == "equal":
+        return paired.equivalence(values, test.margin).evidence
+    found = paired.one_sample(values, test.direction).evidence
+    if test.threshold or not found.testable:
+        return found
+    return replace(found, p_small=paired.equivalence(values, test.effect).p)
+
+
+def judge(name: str, contrasts: Contrasts, claim: Claim, found: Board, tasks: Sequence[str]) -> Verdict:
+    """A claim's verdict on the rows of a leaderboard. All deciding tests are needed (intersection-union); one that was
+    not run leaves the claim without a word."""
+    tests = [one for test in contrasts.tests for one in expanded(test, tasks)]
+    values = [numbers(test, found) for test in tests]
+    made = [None if v is None else evidence(test, v) for test, v in zip(tests, values)]
+    decides = [i for i, test in enumerate(tests) if test.role == "decides"]
+    stepped = {}
+    if decides and all(made[i] is not None for i in decides):
+        stepped = dict(zip(decides, fair([made[i] for i in decides], "all")))
+    parts = tuple(_part(t, v, stepped.get(i, made[i])) for i, (t, v) in enumerate(zip(tests, values)))
+    about = {"id": name, "claim": claim.claim, "parts": parts, "said": contrasts.said}
+    if not decides:
+        return Verdict(**about, word=ELSEWHERE, sentence=f"Not testable here: needs {join(claim.needs)}.")
+    if not stepped:
+        gone = [tests[i].name for i in decides if made[i] is None]
+        return Verdict(**about, word=ELSEWHERE, sentence=f"Not testable here: not run: {'; '.join(gone)}.")
+    word = decide(combine([made[i] for i in decides], "all"))
+    if word == FEW:
+        need = f"at least {power.fewest_seeds()} seeds (here {len(found.seeds)})"
+        return Verdict(**about, word=ELSEWHERE, sentence=f"Not testable here: needs {need}.")
+    return Verdict(**about, word=word, sentence=_sentence(word, [parts[i] for i in decides]))
+
+
+def _part(test: Test, values: np.ndarray | None, found: Evidence | None) -> Part:
+    part = Part(test.name, test.role, test.direction, test.margin or test.effect or 0.0, NOT_RUN)
+    if values is None or found is None:
+        return part
+    span = paired.mean_interval(values)
+    numbers = {"difference": span.estimate, "low": span.low, "high": span.high, "p": found.p, "n": span.n}
+    return replace(part, word=decide(found), **numbers)
+
+
+def _sentence(word: str, parts: Sequence[Part]) -> str:
+    said = [f"{part.name} {effect(part.difference, part.low, part.high)}" for part in parts]
+    said = [text if part.word == word else f"{text}: {part.word}" for text, part in zip(said, parts)]
+    held = f"; {sum(part.word in FOR for part in parts)} of {len(parts)} parts hold" if len(parts) > 1 else ""
+    return f"{word.capitalize()}{held}: {'; '.join(said)}."
+
+
+def table(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """A line for each test of each claim; a claim without tests has one line."""
+    lines = []
+    for verdict in verdicts:
+        about = {"id": verdict.id, "word": verdict.word}
+        blank = dict.fromkeys(Part.__dataclass_fields__)
+        for part in verdict.parts or (None,):
+            own = blank if part is None else {**part.__dict__}
+            own["test_word"] = own.pop("word")
+            lines.append({**about, **own})
+    return lines

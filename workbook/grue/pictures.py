@@ -1,0 +1,140 @@
+"""The leaderboard's figures: numbers of tasks x arms, ranks with intervals, reward against judge."""
+
+from __future__ import annotations
+
+import pandas as pd
+import seaborn as sns
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from workbook.figures.parts import Shown, alt_text, caption, counted, panels
+from workbook.figures.style import COLORS, GREY, INK, MARKERS, styled
+from workbook.grue import board
+from workbook.grue.arms import ARMS
+from workbook.grue.baselines import HUMAN, TRIVIAL
+from workbook.grue.board import JUDGE, MODEL, REWARD, START, SUBMITTED, Board
+from workbook.results.tables import number
+
+SAID = {REWARD: "reward", JUDGE: "judge"}
+
+
+def label(name: str) -> str:
+    """What a condition is called in figures and tables."""
+    return ARMS[name].label if name in ARMS else name
+
+
+def heat(found: Board) -> Figure:
+    """A panel of rewards, one of verdicts: tasks down, policies across, each cell its mean and interval."""
+    names = list(dict.fromkeys(name for task in found.rows for name in found.named(task, MODEL, SUBMITTED)))
+    names = sorted(names, key=lambda name: [*ARMS].index(name) if name in ARMS else len(ARMS))
+    said = []
+    with styled(**{"axes.grid": False}):
+        figure = Figure(figsize=(1.9 + 1.15 * len(names), 2 * (1.5 + 0.55 * len(found.rows))), layout="constrained")
+        for axis, column in zip(figure.subplots(2, 1), SAID):
+            means, texts = (pd.DataFrame(index=[*found.rows], columns=names, dtype=t) for t in (float, object))
+            for task in found.rows:
+                for name in names:
+                    if (values := found.values(task, name, column)) is not None:
+                        cell = board.interval(values)
+                        bars = "" if cell.low is None else f"\n[{cell.low:.2f}, {cell.high:.2f}]"
+                        means.loc[task, name], texts.loc[task, name] = cell.estimate, f"{cell.estimate:.3f}{bars}"
+                        said.append(f"{task}, {label(name)}: {SAID[column]} {number(cell.estimate)}")
+            means.columns = [label(name).replace(", ", ",\n").replace(" + ", "\n+ ") for name in names]
+            look = {"cmap": "cividis", "vmin": 0, "vmax": 1, "cbar": False, "annot_kws": {"fontsize": 8}}
+            sns.heatmap(means, annot=texts.fillna("").to_numpy(), fmt="", ax=axis, **look)
+            axis.set(title=SAID[column])
+            axis.tick_params(length=0, rotation=0, labelsize=8)
+        caption(
+            figure,
+            f"Mean of {counted(len(found.seeds))} and its 95 % interval. Brighter: higher. Empty: not run there.",
+        )
+    return alt_text(figure, f"Reward and judge of tasks by policies, {counted(len(found.seeds))}. {'; '.join(said)}.")
+
+
+def rank_intervals(found: Board) -> Figure | None:
+    """A row for each policy that every task has: its mean rank on the reward and on the judge. None without ranks."""
+    both = {column: board.ranks(found, column) for column in SAID}
+    names = [name for name in both[REWARD] if name in both[JUDGE]]
+    if not names:
+        return None
+    names = sorted(names, key=lambda name: both[REWARD][name].mean())
+    said = []
+    with styled():
+        figure = Figure(figsize=(7.2, 1.9 + 0.42 * len(names)), layout="constrained")
+        axis = figure.subplots()
+        for place, column in enumerate(SAID):
+            for row, name in enumerate(names):
+                cell = board.interval(both[column][name])
+                height = row + (place - 0.5) * 0.26
+                if cell.low is not None:
+                    axis.plot([cell.low, cell.high], [height] * 2, color=COLORS[place], linewidth=1.7)
+                axis.plot(cell.estimate, height, MARKERS[place], color=COLORS[place], markersize=7)
+                said.append(f"{label(name)}: {cell.estimate:.1f} on the {SAID[column]}")
+        axis.set_yticks(range(len(names)), [label(name) for name in names])
+        axis.invert_yaxis()
+        axis.set_xlabel(f"mean rank over {len(found.rows)} tasks (1: best)")
+        looks = zip(SAID.values(), COLORS, MARKERS)
+        handles = [Line2D([], [], color=color, marker=mark, label=f"on the {name}") for name, color, mark in looks]
+        figure.legend(handles=handles, loc="outside upper center", ncols=2)
+        caption(
+            figure,
+            f"Bars: 95 % interval over {counted(len(found.seeds))}. A policy that stands further left on the "
+            "reward than on the judge has learned what is paid, not the task.",
+        )
+    return alt_text(figure, f"Mean ranks over tasks. {'; '.join(said)}.")
+
+
+def hacking(found: Board) -> Figure | None:
+    """A panel a task: reward across, judge up, an arrow from the raw model to each policy. None without a judge."""
+    tasks = [task for task in found.rows if found.values(task, START, JUDGE) is not None]
+    if not tasks:
+        return None
+    names = list(dict.fromkeys(name for task in tasks for name in found.named(task, MODEL, SUBMITTED)))
+    looks = {name: (COLORS[i % 8], MARKERS[(i + i // 8) % 8]) for i, name in enumerate(names)}  # no pair twice up to 64
+    said = []
+    with styled():
+        figure, axes = panels(len(tasks), 3, 3.6, 3.1)
+        for axis, task in zip(axes, tasks):
+            start = [float(found.values(task, START, column).mean()) for column in SAID]
+            for name in found.rows[task]:
+                values = [found.values(task, name, column) for column in SAID]
+                if any(v is None for v in values):
+                    continue
+                x, y = (float(v.mean()) for v in values)
+                said.append(f"{task}, {label(name)}: reward {x:.2f}, judge {y:.2f}")
+                kind = found.kind(task, name)
+                if kind in (TRIVIAL, HUMAN):
+                    axis.plot(
+                        x, y, "x" if kind == TRIVIAL else "*", color=GREY if kind == TRIVIAL else INK, markersize=8
+                    )
+                    continue
+                color, marker = looks[name]
+                if name != START:
+                    axis.annotate("", (x, y), start, arrowprops={"arrowstyle": "->", "color": color, "alpha": 0.6})
+                axis.plot(x, y, marker, color=color, markersize=6)
+            axis.set(title=task, xlabel="reward", ylabel="judge", ylim=(-0.05, 1.05))
+        handles = [Line2D([], [], color=c, marker=m, linestyle="", label=label(name)) for name, (c, m) in looks.items()]
+        handles += [Line2D([], [], color=GREY, marker="x", linestyle="", label="trivial answers")]
+        handles += [Line2D([], [], color=INK, marker="*", linestyle="", label="another human's reference")]
+        figure.legend(handles=handles, loc="outside upper center", ncols=4)
+        caption(
+            figure,
+            f"Means of {counted(len(found.seeds))}. Arrows begin at the raw model: one that goes right and not up is "
+            "a gain in reward that the judge does not see.",
+        )
+    return alt_text(figure, f"Reward against judge, task by task. {'; '.join(said)}.")
+
+
+def shown(found: Board) -> list[Shown]:
+    """The figures that can be made of these rows, each with how to read it."""
+    made = [
+        ("heat", "Tasks x policies", heat(found), "Both numbers run from 0 to 1; a row is a task of its own scale."),
+        (
+            "ranks",
+            "The same ranks as a picture",
+            rank_intervals(found),
+            "Only policies that all tasks have.",
+        ),
+        ("hacking", "Reward against judge", hacking(found), "Up and right: better; right only: hacked."),
+    ]
+    return [Shown(name, title, figure, read) for name, title, figure, read in made if figure is not None]

@@ -1,0 +1,327 @@
+"""The leaderboard's pages: reports/grue/leaderboard.csv and .md, figures, claims.csv and .md.
+
+    rows, samples = gathered(settings, Path("runs"), Path("submitted"))
+    write(rows, tasks, contrasts, claims, samples, out)
+
+Every table says split, n, decoding and checkpoint. What the paper printed stands under its own heading, and in our
+table only where data set, split, checkpoint and decoding are the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbook.figures.parts import save
+from workbook.grue import baselines, board, claims, contrasts, pictures, scores
+from workbook.grue.baselines import HUMAN, TRIVIAL
+from workbook.grue.board import JUDGE, REWARD, Board
+from workbook.grue.claims import Verdict
+from workbook.grue.evaluate import said
+from workbook.grue.example import Published, Task
+from workbook.grue.published import checkpoint
+from workbook.grue.scoring import PLAIN
+from workbook.grue.settings import Grue, arms_of
+from workbook.grue.tasks import task as tasks_named
+from workbook.ledger.claim import Claim
+from workbook.results.tables import between, effect, markdown, number, safe, short
+from workbook.statistics import ordered
+from workbook.store.files import atomic_write
+from workbook.store.tables import read_table, write_table
+
+HEAD = """# The benchmark's leaderboard
+
+{tasks} tasks, {seeds}. Mean over seeds and its 95 % interval (t). A seed is a draw of rows and a raw model of its own.
+Trivial answers are written without a model; another human's reference is scored against the other references of its
+example. "judge" knows the truth of a generated row: grammar x sense x coverage x faithfulness, each from 0 to 1. The
+reward runs from 0 to 1 too and is what training paid. Absent, and never replaced: {absent}."""
+NORMALISED = """## One scale for all tasks
+
+(x - best trivial answer) / (another human's reference - best trivial answer); on the judge's scale the top is 1. A task
+counts only where the top beats the best trivial answer beyond its interval. Of the seeds' means over tasks, and of
+their interquartile means (IQM)."""
+SPREAD = """## What the spread of the reward says beforehand
+
+Razin et al. (arXiv:2310.20703): RL fails where the rewards of one prompt's samples hardly differ. Spearman's
+correlation over tasks, seed by seed, of that spread under the raw model (10th percentile over prompts) and of how far
+supervision is ahead of RL from scratch, in reward; they expect it below 0. """
+SHOWN = 2  # samples of each policy
+
+
+def write(
+    rows: Iterable[Mapping[str, Any]],
+    tasks: Sequence[Task],
+    rules: Mapping[str, contrasts.Contrasts],
+    known: Mapping[str, Claim],
+    samples: Iterable[Mapping[str, Any]],
+    out: Path,
+) -> list[Verdict]:
+    """All pages of these rows into ``out``; the verdicts. Raises: BoardError for rows that cannot be compared."""
+    rows, samples = list(rows), list(samples)
+    found = board.board(rows)
+    named = [task.name for task in tasks]
+    verdicts = [claims.judge(name, rule, known[name], found, named) for name, rule in rules.items()]
+    write_table(out / "leaderboard.csv", lines(found))
+    write_table(out / "claims.csv", claims.table(verdicts))
+    figures = pictures.shown(found)
+    for figure in figures:
+        save(figure.figure, out, figure.name)
+    absent = sorted({name for row in rows for name in str(row.get("absent") or "").split()}) or ["nothing"]
+    seeds = f"{len(found.seeds)} seed{'s' * (len(found.seeds) != 1)}"
+    parts = [HEAD.format(tasks=len(found.rows), seeds=seeds, absent=", ".join(absent)), *_over_all(found)]
+    for figure in figures:
+        parts += [f"## {figure.title}", f"![{figure.title}]({figure.name}.svg)", figure.read]
+    for task in (task for task in tasks if task.name in found.rows):
+        parts += _task(found, task, [one for one in samples if one["task"] == task.name])
+    atomic_write(out / "leaderboard.md", "\n\n".join(parts) + "\n")
+    atomic_write(out / "claims.md", _claims(verdicts, rules))
+    return verdicts
+
+
+def gathered(ours: Grue, runs: Path, submitted: Path) -> tuple[list[dict], list[dict]]:
+    """(rows, samples) of every task and arm of the settings, with the answers that no policy wrote and the submitted
+    rows. Raises: BoardError for an arm whose table is not there."""
+    rows, samples = [], []
+    for name in ours.tasks:
+        rows += baselines.rows(ours, tasks_named(name))
+        for condition in arms_of(ours, name):
+            folder = runs / name / condition
+            if not (folder / "per_seed.csv").exists():
+                raise board.BoardError(f"{folder}: no per_seed.csv; run this task and arm first")
+            rows += read_table(folder / "per_seed.csv")
+            samples += [json.loads(line) for line in (folder / "samples.jsonl").read_text("utf-8").splitlines()]
+    for path in sorted(submitted.glob("*.csv")):
+        rows += read_table(path)
+    return rows, samples
+
+
+# --------------------------------------------------------------------------------------------------------- long form
+def lines(found: Board) -> list[dict[str, Any]]:
+    """A line for each task, condition and number: mean, interval, seeds, where it stands on the common scale."""
+    made = []
+    for task, named in found.rows.items():
+        for name, rows in named.items():
+            for column in found.columns(task):
+                if (values := found.values(task, name, column)) is None:
+                    continue
+                cell, scaled = board.interval(values), board.normalised(found, task, name, column)
+                made.append(
+                    {
+                        "task": task,
+                        "condition": name,
+                        "kind": found.kind(task, name),
+                        "column": column,
+                        "mean": cell.estimate,
+                        "low": cell.low,
+                        "high": cell.high,
+                        "seeds": cell.n,
+                        "normalised": None if scaled is None else float(scaled.mean()),
+                        "room": board.room(found, task, column).why or "room",
+                        **{key: _one(rows, key) for key in board.SAME},
+                    }
+                )
+    return made
+
+
+def _one(rows: Sequence[Mapping[str, Any]], key: str) -> Any:
+    """What all rows say, or each thing that they say once: seeds have raw models of their own."""
+    values = list(dict.fromkeys(row[key] for row in rows))
+    return values[0] if len(values) == 1 else "; ".join(map(str, values))
+
+
+# ------------------------------------------------------------------------------------------------------- over all tasks
+def _over_all(found: Board) -> list[str]:
+    parts = [NORMALISED]
+    for column, name in pictures.SAID.items():
+        tasks, ranked = board.overall(found, column)
+        why = {task: board.room(found, task, column).why for task in found.rows}
+        without = [f"{task}: {reason}" for task, reason in why.items() if reason]
+        parts.append(f"On the {name}: {', '.join(tasks) or 'no task'}. " + " ".join(f"{line}." for line in without))
+        if ranked:
+            table = [
+                {"policy": pictures.label(line.condition), "mean": _cell(line.mean), "IQM": _cell(line.iqm)}
+                for line in ranked
+            ]
+            parts.append(markdown(pd.DataFrame(table)))
+    if table := _ranks(found):
+        parts += [
+            "## Rank on the reward beside rank on the judge",
+            f"Mean over {len(found.rows)} tasks, 1 is best. A difference above 0: further up "
+            "by what is paid than by what was meant.",
+            markdown(pd.DataFrame(table)),
+        ]
+    if table := _agreement(found):
+        parts += [
+            "## Do the reward and the judge order the policies alike?",
+            "Kendall's tau of a task's policies, seed by seed: 1, the same order; 0, no relation.",
+            markdown(pd.DataFrame(table)),
+        ]
+    if (told := board.foretold(found)) is not None:
+        parts.append(f"{SPREAD}Here: {_cell(board.interval(told))}, of {len(told)} seeds.")
+    return parts
+
+
+def _ranks(found: Board) -> list[dict[str, str]]:
+    """A line for each policy that every task has, the best by reward first."""
+    paid, meant = (board.ranks(found, column) for column in (REWARD, JUDGE))
+    table = []
+    for name in sorted(paid, key=lambda name: paid[name].mean()) if meant else ():
+        apart = board.interval(meant[name] - paid[name])
+        cells = {"on the reward": _cell(board.interval(paid[name])), "on the judge": _cell(board.interval(meant[name]))}
+        said = effect(apart.estimate, apart.low, apart.high)
+        table.append({"policy": pictures.label(name), **cells, "judge - reward": said})
+    return table
+
+
+def _agreement(found: Board) -> list[dict[str, str]]:
+    table = []
+    for task in found.rows:
+        names = found.named(task, board.MODEL, board.SUBMITTED)
+        pairs = [[found.values(task, name, column) for column in (REWARD, JUDGE)] for name in names]
+        pairs = [pair for pair in pairs if not any(values is None for values in pair)]
+        if len(pairs) > 1:
+            tau = ordered.kendall(*(np.array(side) for side in zip(*pairs)))
+            table.append({"task": task, "policies": len(pairs), "tau": _cell(board.interval(tau))})
+    return table
+
+
+def _cell(cell) -> str:
+    return f"{number(cell.estimate)} {between(cell.low, cell.high)}".strip()
+
+
+# --------------------------------------------------------------------------------------------------------------- a task
+def _task(found: Board, task: Task, samples: Sequence[Mapping[str, Any]]) -> list[str]:
+    columns = found.columns(task.name)
+    plain = [name for name in columns if name.removeprefix("metric/") in PLAIN]
+    judged = [name for name in columns if name.startswith("judge/")]
+    scored = [name for name in columns if name not in (REWARD, *plain, *judged)]
+    scale = board.room(found, task.name, REWARD)
+    paid = " + ".join(f"{weight:g} {name}" for name, weight in task.reward.items())
+    parts = [
+        f"## {task.title}",
+        f"Reward: {paid}. {_published_as(found, task)} On the common scale: "
+        f"{scale.why or f'0 is {scale.best!r}, 1 is {scale.top}'}.",
+    ]
+    for names in ([REWARD, *judged], scored, plain):
+        if names:
+            parts.append(markdown(pd.DataFrame(_rows(found, task, names))))
+    for printed in (task.published, *task.more):
+        if printed.rows and not same(found, task, printed):
+            parts += [
+                f"### Printed by the paper: {printed.source}",
+                f"Split: {printed.split}; {checkpoint(task)}; {said(task.decode)}. Not to be compared with ours.",
+                markdown(pd.DataFrame(_printed(printed))),
+            ]
+    if samples:
+        parts += ["### Samples", markdown(pd.DataFrame(_samples(samples)))]
+    return parts
+
+
+def _rows(found: Board, task: Task, columns: Sequence[str]) -> list[dict[str, str]]:
+    table = []
+    for name, rows in found.rows[task.name].items():
+        cells = {}
+        for column in columns:
+            values = found.values(task.name, name, column)
+            cells[_called(column)] = "" if values is None else _cell(board.interval(values))
+        kind = {TRIVIAL: "trivial: ", HUMAN: "", board.SUBMITTED: "submitted: "}.get(found.kind(task.name, name), "")
+        about = {key: _short(rows, key) for key in board.SAME}
+        table.append({"answers of": kind + pictures.label(name), **cells, **about})
+    for printed in (task.published, *task.more):
+        if printed.rows and same(found, task, printed):
+            table += _beside(printed, columns, table[0])
+    return table
+
+
+def _short(rows: Sequence[Mapping[str, Any]], key: str) -> str:
+    names = list(dict.fromkeys(str(row[key]) for row in rows))
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def _beside(printed: Published, columns: Sequence[str], like: Mapping[str, str]) -> list[dict[str, str]]:
+    """Printed numbers as lines of our table, where they may stand in it."""
+    lines = []
+    for method, numbers in printed.rows.items():
+        cells = {_called(f"metric/{name}"): number(value * _points(name)) for name, value in numbers.items()}
+        about = {"split": printed.split, "data": printed.source}
+        line = dict.fromkeys(like, "") | {name: cell for name, cell in cells.items() if name in like} | about
+        lines.append(line | {"answers of": f"printed: {pictures.label(method)}"})
+    return lines
+
+
+def _points(name: str) -> float:
+    """The paper prints shares of 1 where our score has points."""
+    score = scores.known().get(name)
+    return score.scale if score and score.unit == "points" else 1.0
+
+
+def same(found: Board, task: Task, printed: Published) -> bool:
+    """Whether printed numbers may stand in our columns: our policies answer the same split of the hub's data, from the
+    published checkpoint, decoded as published."""
+    wanted = {"data": task.hub, "split": printed.split, "checkpoint": checkpoint(task), "decoding": said(task.decode)}
+    rows = [row for name in found.named(task.name, board.MODEL) for row in found.rows[task.name][name]]
+    return bool(rows) and all(row[key] == value for row in rows for key, value in wanted.items())
+
+
+def _published_as(found: Board, task: Task) -> str:
+    rows = [row for name in found.named(task.name, board.MODEL) for row in found.rows[task.name][name]]
+    return f"Decoded {_short(rows, 'decoding')}; published: {said(task.decode)}." if rows else ""
+
+
+def _called(column: str) -> str:
+    name = column.removeprefix("metric/").removeprefix("judge/")
+    score = scores.known().get(name) if column.startswith("metric/") else None
+    return f"{name} ({score.unit})" if score and score.unit != "share" else name
+
+
+def _printed(printed: Published) -> list[dict[str, Any]]:
+    return [{"": pictures.label(method), **numbers} for method, numbers in printed.rows.items()]
+
+
+def _samples(samples: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """The first answers of each policy on the first seed; of the prompt its last words, and no reference."""
+    first, taken = min(one["seed"] for one in samples), {}
+    for one in samples:
+        mine = taken.setdefault(one["condition"], [])
+        if one["seed"] == first and len(mine) < SHOWN:
+            cells = {"prompt": _text(short(one["prompt"])), "answer": _text(one["response"])}
+            numbers = {name: "" if one[name] is None else number(one[name]) for name in ("reward", "judge")}
+            mine.append({"policy": pictures.label(one["condition"]), **cells, **numbers})
+    return [line for mine in taken.values() for line in mine]
+
+
+def _text(said: str) -> str:
+    """Text as a cell shows it: one line, no markup; the table itself takes care of its bars."""
+    return safe(" ".join(said.split())).replace("\\|", "|")
+
+
+# --------------------------------------------------------------------------------------------------------------- claims
+def _claims(verdicts: Sequence[Verdict], rules: Mapping[str, contrasts.Contrasts]) -> str:
+    parts = [
+        "# The claims on the benchmark",
+        f"{claims.OURS} The contrasts (grue/contrasts.yaml, hash `{contrasts.fingerprint(rules)[:12]}`) were fixed "
+        "before the first counted run; the rule is the ledger's, at one look. Each deciding test of a claim is needed. "
+        "Numbers run from 0 to 1 whatever the score's unit; intervals are of 95 %.",
+    ]
+    for verdict in verdicts:
+        parts += [f"## {verdict.id}: {verdict.word}", verdict.claim, verdict.sentence, verdict.said]
+        table = [
+            {
+                "test": part.name,
+                "role": part.role,
+                "claimed": f"{part.direction}, {f'{part.stated:g}' if part.stated else 'a threshold'}",
+                "difference": ""
+                if part.difference is None
+                else f"{part.difference:+.3f} {between(part.low, part.high)}",
+                "p": "" if part.p is None else number(part.p),
+                "word": part.word,
+            }
+            for part in verdict.parts
+        ]
+        parts += [markdown(pd.DataFrame(table))] if table else []
+    return "\n\n".join(part for part in parts if part) + "\n"

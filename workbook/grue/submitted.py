@@ -1,0 +1,101 @@
+"""Anybody's answers as a row of the leaderboard: whatever wrote them, they are scored and judged as ours are.
+
+prompts(settings, task("common_gen"), seed=1)       # what has to be answered: example_id and prompt
+rows(settings, "my method", answers)                # answers: dicts with task, seed, example_id, response
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rlnlp.settings import nearest
+from workbook.grue import tasks
+from workbook.grue.arms import ARMS
+from workbook.grue.baselines import judged
+from workbook.grue.example import Task
+from workbook.grue.run import drawn
+from workbook.grue.scoring import ready
+from workbook.grue.settings import Grue
+
+KEYS = ("task", "seed", "example_id", "response")
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9 ._+-]{0,39}")  # of a method: it names a file and a line of a table
+
+
+class SubmissionError(ValueError):
+    """Answers that cannot be scored; named are file, line or task and seed, what was expected, the nearest name."""
+
+
+def prompts(ours: Grue, task: Task, seed: int) -> list[dict[str, Any]]:
+    """task, seed, example_id and prompt of a seed's test examples, in their order. No reference is shown."""
+    found = drawn(task, seed, "test", ours.rows.test)
+    return [{"task": task.name, "seed": seed, "example_id": e.id, "prompt": e.prompt} for e in found]
+
+
+def read(path: str | Path) -> list[dict[str, Any]]:
+    """Answers of a JSONL file. Raises: SubmissionError naming the line."""
+    path, found = Path(path), []
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SubmissionError(f"{path}: expected lines of JSON, found {error}") from None
+    for place, line in enumerate(lines, 1):
+        try:
+            answer = json.loads(line)
+        except ValueError as error:
+            raise SubmissionError(f"{path}, line {place}: not JSON: {error}") from None
+        gone = [key for key in KEYS if not isinstance(answer, dict) or key not in answer]
+        if gone:
+            raise SubmissionError(f"{path}, line {place}: expected {', '.join(KEYS)}; no {gone[0]}")
+        if not isinstance(answer["response"], str) or type(answer["seed"]) is not int:
+            raise SubmissionError(f"{path}, line {place}: expected a whole number as seed and text as response")
+        found.append(answer)
+    return found
+
+
+def rows(ours: Grue, name: str, answers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each task and seed. Every test example of every seed must be answered once; tasks may be left out.
+
+    Raises: SubmissionError for a name that is taken or cannot name a file, an unknown task or seed, and answers that
+    are missing, unknown or twice.
+    """
+    if not NAME.fullmatch(name) or name in ARMS:
+        raise SubmissionError(f"name: expected letters, digits, ' ._+-', at most 40, and none of ours; got {name!r}")
+    said: dict[tuple[str, int], dict[str, str]] = {}
+    for answer in answers:
+        task, seed = answer["task"], answer["seed"]
+        if task not in ours.tasks:
+            raise SubmissionError(
+                f"task: expected one of {', '.join(ours.tasks)}, got {task!r}{nearest(task, ours.tasks)}"
+            )
+        if seed not in ours.seeds:
+            raise SubmissionError(f"{task}: seed: expected one of {list(ours.seeds)}, got {seed}")
+        mine = said.setdefault((task, seed), {})
+        if answer["example_id"] in mine:
+            raise SubmissionError(f"{task}, seed {seed}: {answer['example_id']} is answered twice")
+        mine[answer["example_id"]] = answer["response"]
+    return [_row(ours, name, task, seed, said.get((task, seed), {})) for task in _named(said) for seed in ours.seeds]
+
+
+def _named(said: Mapping[tuple[str, int], Any]) -> list[str]:
+    return list(dict.fromkeys(task for task, _ in said))
+
+
+def _row(ours: Grue, name: str, task_name: str, seed: int, said: Mapping[str, str]) -> dict[str, Any]:
+    task = tasks.task(task_name)
+    train, test = (drawn(task, seed, part, getattr(ours.rows, part)) for part in ("train", "test"))
+    ids = [e.id for e in test]
+    if gone := [one for one in ids if one not in said]:
+        raise SubmissionError(
+            f"{task_name}, seed {seed}: {len(gone)} of {len(ids)} answers are missing: {gone[0]}, ..."
+        )
+    if spare := [one for one in said if one not in {*ids}]:
+        raise SubmissionError(
+            f"{task_name}, seed {seed}: no test example is called {spare[0]!r}{nearest(spare[0], ids)}"
+        )
+    numbers = judged(task, ready(task, ours.reward(task), train), test, [said[one] for one in ids])
+    about = {"task": task_name, "condition": name, "seed": seed, "kind": "submitted", "split": "test"}
+    return {**about, "decoding": "its own", "checkpoint": "its own", **numbers}
