@@ -1,0 +1,243 @@
+"""Show that an edit of code changes no digit, and let what was committed before it count: old commit against new.
+
+    python -m workbook.stages.rekey OLD [NEW]    # NEW: HEAD; then commit profiles/rekeyed.json
+    python -m workbook.stages.rekey OLD --plan   # which units it would rerun, why, and how long it would take
+
+Results are kept under the identity of the code that made them. This checks both commits out (.scratch/rekey) and
+reruns in both, side by side on this machine, a smallest set of units that shows each learner, sampler and decoding, of
+the profiles with committed rows, whose code differs: one seed each, with the models of its draw. It compares every
+byte: tables, curves, samples, weights, models. If all are equal it writes one record, old identities and new
+(workbook/store/rekeyed), and from then on rows, draws of registered designs, carried seeds and DVC's lock files count
+as before. If any byte differs nothing is written, and it says where, and what will run again. Stopped, the same
+command goes on: finished units are kept. When all is recorded, .scratch/rekey can go.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+from tqdm.auto import tqdm
+
+from rlnlp.settings import ConfigError
+from workbook.stages import rekey_choice
+from workbook.stages.command import status
+from workbook.stages.pipeline import RUNS, kind
+from workbook.stages.processes import environment, machine, signal_at_parents_end, stop
+from workbook.stages.progress import Durations, in_words, last_words, log_tail
+from workbook.stages.rekey_choice import Chosen
+from workbook.store import rekeyed
+from workbook.store.files import atomic_json, read_json
+from workbook.store.fingerprint import digest, libraries
+from workbook.store.locks import writer_lock
+
+SCRATCH = Path(".scratch") / "rekey"
+LOCKED = "requirements.lock"
+BAR = "{desc} {percentage:3.0f}%|{bar:20}| {elapsed} so far, {remaining} left"
+WORKER = Path(__file__).with_name("rerun.py")
+
+
+class Commit:
+    """A commit of the repository in `root`, and what is kept of it below the scratch. Raises ConfigError for none."""
+
+    def __init__(self, root: Path, name: str):
+        found = git(root, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+        if not found:
+            raise ConfigError(f"{name}: expected a commit of {root}, found none of this name")
+        self.root, self.id, home = root, found, root / SCRATCH / found[:12]
+        self.tree, self.done, self.log, self.facts = (home / n for n in ("tree", "done", "log", "facts.json"))
+
+    def lay(self) -> None:
+        """Check it out, or see that what is checked out is still the commit."""
+        if not (self.tree / ".git").exists():
+            self.tree.parent.mkdir(parents=True, exist_ok=True)
+            git(self.root, "worktree", "add", "--force", "--detach", str(self.tree), self.id)
+        changed = git(self.tree, "status", "--porcelain", "--untracked-files=no")
+        if git(self.tree, "rev-parse", "HEAD") != self.id or changed:
+            raise ConfigError(f"{self.tree}: expected commit {self.id[:12]} unchanged; remove {self.tree.parent}")
+
+    def start(self, *arguments: str) -> psutil.Popen:
+        """The worker, with this commit's code, its words in the log; it ends when we do."""
+        with open(self.log, "ab") as out:
+            return psutil.Popen(
+                [sys.executable, "-P", str(WORKER), *arguments],
+                cwd=self.tree,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                env={**environment(), "PYTHONPATH": str(self.tree), "MPLBACKEND": "Agg"},
+                start_new_session=True,
+                preexec_fn=signal_at_parents_end,  # noqa: PLW1509 (one system call)
+            )
+
+    def mark(self, unit: Chosen) -> Path:
+        """The hashes of what a finished unit made."""
+        return self.done / unit.profile / f"{unit.stage}.json"
+
+    def failed(self, what: str) -> ConfigError:
+        return ConfigError(f"commit {self.id[:12]}: {what} failed: {last_words(log_tail(self.log))} (log {self.log})")
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """What git says, without the last newline; "" where it fails to find something that may be missing."""
+    done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True)
+    if done.returncode and arguments[0] != "rev-parse":
+        raise ConfigError(f"git {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout.rstrip("\n") if not done.returncode else ""
+
+
+def commits(root: Path, old: str, new: str) -> tuple[Commit, Commit]:
+    """Both, checked out. Raises ConfigError where they cannot be compared."""
+    if changed := git(root, "status", "--porcelain"):
+        first = changed.splitlines()[0].strip()
+        raise ConfigError(f"{root}: expected a clean tree, found {first}; commit your changes, or stash them")
+    pair = Commit(root, old), Commit(root, new)
+    if pair[0].id == pair[1].id:
+        raise ConfigError(f"{old}, {new}: expected two commits, found {pair[0].id[:12]} twice")
+    locks = [git(root, "rev-parse", "--verify", "--quiet", f"{commit.id}:{LOCKED}") for commit in pair]
+    if locks[0] != locks[1]:
+        raise ConfigError(f"{LOCKED} differs between {old} and {new}: one environment cannot run both; nothing was run")
+    for commit in pair:
+        commit.lay()
+    return pair
+
+
+@contextmanager
+def running(*processes: psutil.Popen) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        stop([*processes])
+
+
+def facts(pair: tuple[Commit, Commit]) -> list[dict[str, Any]]:
+    """What `rerun.facts` says of each."""
+    workers = [commit.start("facts", str(commit.facts)) for commit in pair]
+    with running(*workers):
+        for commit, worker in zip(pair, workers):
+            if worker.wait():
+                raise commit.failed("reading its profiles")
+    return [json.loads(commit.facts.read_text(encoding="utf-8")) for commit in pair]
+
+
+def timed(root: Path, units: Sequence[Chosen], after: dict[str, Any]) -> list[Chosen]:
+    """The units with what each is likely to take: as measured here, else by kind; of a run one seed."""
+    known = {name: Durations(root / ".scratch" / name / "durations.json") for name in after}
+    found = []
+    for unit in units:
+        seconds = known[unit.profile].guess(unit.stage)
+        found.append(unit._replace(seconds=seconds / (after[unit.profile]["seeds"] if kind(unit.stage) in RUNS else 1)))
+    return found
+
+
+def table(units: Sequence[Chosen]) -> str:
+    """A line for each unit, and the time of all."""
+    lines = [f"{u.profile:<10} {u.stage:<28} {u.seconds / 60:6.1f} min  {u.why}" for u in units]
+    whole = in_words(sum(unit.seconds for unit in units))
+    return "\n".join([*lines, f"{len(units)} units at two commits side by side: {whole}"])
+
+
+def differing(pair: tuple[Commit, Commit], units: Sequence[Chosen]) -> str:
+    """Rerun the units at both commits, and compare each as soon as both have it; the first difference, or ""."""
+    plan: dict[str, list[str]] = {}
+    for unit in units:
+        plan.setdefault(unit.profile, []).append(unit.stage)
+    workers = []
+    for commit in pair:
+        if not all(commit.mark(unit).is_file() for unit in units):
+            atomic_json(path := commit.done / "plan.json", list(plan.items()))
+            workers.append((commit, commit.start("units", str(path), str(commit.done))))
+    total = sum(unit.seconds for unit in units)
+    with running(*(w for _, w in workers)), tqdm(total=total, bar_format=BAR) as bar:
+        for unit in units:
+            bar.set_description(f"{unit.profile}: {unit.stage}")
+            while not all(commit.mark(unit).is_file() for commit in pair):
+                ended = [commit for commit, worker in workers if worker.poll() is not None]
+                if lost := [commit for commit in ended if not commit.mark(unit).is_file()]:
+                    raise lost[0].failed(f"{unit.profile}: {unit.stage}")
+                time.sleep(0.2)
+            old, new = (read_json(commit.mark(unit)) for commit in pair)
+            if unequal := sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name)):
+                places = " and ".join(str(commit.tree / "rekey" / unit.profile / unequal[0]) for commit in pair)
+                return f"{unit.profile}: {unit.stage}: {unequal[0]} differs first, of {len(unequal)} files: {places}"
+            bar.update(unit.seconds)
+    return ""
+
+
+def record(
+    pair: tuple[Commit, Commit], units: Sequence[Chosen], threads: set[int], code: rekeyed.Pairs
+) -> dict[str, Any]:
+    """What is written once all bytes were equal."""
+    return {
+        "old": pair[0].id,
+        "new": pair[1].id,
+        "date": datetime.date.today().isoformat(),
+        "machine": f"{machine()}, torch threads {', '.join(map(str, sorted(threads)))}",  # as rows name it
+        "libraries": libraries(),
+        "compared": {f"{unit.profile}: {unit.stage}": digest(read_json(pair[1].mark(unit))) for unit in units},
+        "code": code,
+    }
+
+
+def rekey(root: Path, old: str, new: str, plan_only: bool) -> bool:
+    """Whether the record says all that it can. Raises ConfigError with what is wrong."""
+    rekeyed.names(root)  # is it as it was written
+    pair = commits(root, old, new)
+    before, after = facts(pair)
+    units = timed(root, rekey_choice.choose(before, after), after)
+    code = rekeyed.unknown(root, rekey_choice.paired(before, after, units))
+    if not code:
+        print("\n".join(rekey_choice.again(before, after, rekeyed.names(root))) or "nothing to record: all counts")
+        return True
+    print(table(units), flush=True)
+    if plan_only:
+        return True
+    if why := differing(pair, units):
+        print(f"{why}\nnothing is recorded", file=sys.stderr)
+        print("\n".join(rekey_choice.again(before, after, rekeyed.names(root))))
+        return False
+    for commit in pair:
+        commit.lay()  # is still what it was
+    threads = {after[unit.profile]["threads"] for unit in units}
+    path = rekeyed.add(root, record(pair, units, threads, code))
+    print(f"all bytes of {len(units)} units are equal; wrote {os.path.relpath(path)}: commit it")
+    print("\n".join(rekey_choice.again(before, after, rekeyed.names(root))), end="")
+    return True
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m workbook.stages.rekey",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("old", metavar="OLD", help="the commit whose code made what is committed")
+    parser.add_argument("new", metavar="NEW", nargs="?", default="HEAD", help="the commit with the edit (HEAD)")
+    parser.add_argument("--plan", action="store_true", help="say what would be rerun, why and how long; run nothing")
+    parser.add_argument("--root", type=Path, default=Path("."), help="folder of the repository")
+    args = parser.parse_args(argv)
+    root = args.root.resolve()
+
+    def work() -> bool:
+        with writer_lock(root / SCRATCH, wait_s=0):
+            return rekey(root, args.old, args.new, args.plan)
+
+    try:
+        return status(work, False, "the same command goes on with the unit that was stopped")
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
