@@ -21,8 +21,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +54,9 @@ class Commit:
         if not found:
             raise ConfigError(f"{name}: expected a commit of {root}, found none of this name")
         self.root, self.id, home = root, found, root / SCRATCH / found[:12]
-        self.tree, self.done, self.log, self.facts = (home / n for n in ("tree", "done", "log", "facts.json"))
+        self.tree, self.log, self.known, self.plan = (home / n for n in ("tree", "log", "facts.json", "plan.json"))
+        self.done = home / f"done-{digest({**libraries(), 'machine': machine()})[:12]}"  # other ones make other bytes
+        self.worker: psutil.Popen | None = None
 
     def lay(self) -> None:
         """Check it out, or see that what is checked out is still the commit."""
@@ -66,11 +67,11 @@ class Commit:
         if git(self.tree, "rev-parse", "HEAD") != self.id or changed:
             raise ConfigError(f"{self.tree}: expected commit {self.id[:12]} unchanged; remove {self.tree.parent}")
 
-    def start(self, *arguments: str) -> psutil.Popen:
+    def start(self) -> None:
         """The worker, with this commit's code, its words in the log; it ends when we do."""
         with open(self.log, "ab") as out:
-            return psutil.Popen(
-                [sys.executable, "-P", str(WORKER), *arguments],
+            self.worker = psutil.Popen(
+                [sys.executable, "-P", str(WORKER), *map(str, (self.known, self.plan, self.done))],
                 cwd=self.tree,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -80,12 +81,18 @@ class Commit:
                 preexec_fn=signal_at_parents_end,  # noqa: PLW1509 (one system call)
             )
 
+    def wait(self, path: Path, what: str) -> Any:
+        """What the worker writes there. Raises ConfigError with its last words where it ends without."""
+        while not path.is_file():
+            if self.worker.poll() is not None and not path.is_file():
+                said = last_words(log_tail(self.log))
+                raise ConfigError(f"commit {self.id[:12]}: {what} failed: {said} (log {self.log})")
+            time.sleep(0.1)
+        return json.loads(path.read_text(encoding="utf-8"))
+
     def mark(self, unit: Chosen) -> Path:
         """The hashes of what a finished unit made."""
         return self.done / unit.profile / f"{unit.stage}.json"
-
-    def failed(self, what: str) -> ConfigError:
-        return ConfigError(f"commit {self.id[:12]}: {what} failed: {last_words(log_tail(self.log))} (log {self.log})")
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -112,22 +119,15 @@ def commits(root: Path, old: str, new: str) -> tuple[Commit, Commit]:
     return pair
 
 
-@contextmanager
-def running(*processes: psutil.Popen) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        stop([*processes])
-
-
 def facts(pair: tuple[Commit, Commit]) -> list[dict[str, Any]]:
-    """What `rerun.facts` says of each."""
-    workers = [commit.start("facts", str(commit.facts)) for commit in pair]
-    with running(*workers):
-        for commit, worker in zip(pair, workers):
-            if worker.wait():
-                raise commit.failed("reading its profiles")
-    return [json.loads(commit.facts.read_text(encoding="utf-8")) for commit in pair]
+    """What `rerun.facts` says of each; kept, but where something was not here, which may have come meanwhile."""
+    for commit in pair:
+        commit.plan.unlink(missing_ok=True)
+        known = read_json(commit.known)
+        if known is None or any(about["lacks"] for about in known.values()):
+            commit.known.unlink(missing_ok=True)
+            commit.start()
+    return [commit.wait(commit.known, "reading its profiles") for commit in pair]
 
 
 def timed(root: Path, units: Sequence[Chosen], after: dict[str, Any]) -> list[Chosen]:
@@ -152,24 +152,18 @@ def differing(pair: tuple[Commit, Commit], units: Sequence[Chosen]) -> str:
     plan: dict[str, list[str]] = {}
     for unit in units:
         plan.setdefault(unit.profile, []).append(unit.stage)
-    workers = []
     for commit in pair:
-        if not all(commit.mark(unit).is_file() for unit in units):
-            atomic_json(path := commit.done / "plan.json", list(plan.items()))
-            workers.append((commit, commit.start("units", str(path), str(commit.done))))
-    total = sum(unit.seconds for unit in units)
-    with running(*(w for _, w in workers)), tqdm(total=total, bar_format=BAR) as bar:
+        atomic_json(commit.plan, list(plan.items()))
+        if commit.worker is None and not all(commit.mark(unit).is_file() for unit in units):
+            commit.start()
+    with tqdm(total=sum(unit.seconds for unit in units), bar_format=BAR) as bar:
         for unit in units:
-            bar.set_description(f"{unit.profile}: {unit.stage}")
-            while not all(commit.mark(unit).is_file() for commit in pair):
-                ended = [commit for commit, worker in workers if worker.poll() is not None]
-                if lost := [commit for commit in ended if not commit.mark(unit).is_file()]:
-                    raise lost[0].failed(f"{unit.profile}: {unit.stage}")
-                time.sleep(0.2)
-            old, new = (read_json(commit.mark(unit)) for commit in pair)
-            if unequal := sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name)):
+            name = f"{unit.profile}: {unit.stage}"
+            bar.set_description(name)
+            old, new = (commit.wait(commit.mark(unit), name) for commit in pair)
+            if unequal := sorted(file for file in old.keys() | new.keys() if old.get(file) != new.get(file)):
                 places = " and ".join(str(commit.tree / "rekey" / unit.profile / unequal[0]) for commit in pair)
-                return f"{unit.profile}: {unit.stage}: {unequal[0]} differs first, of {len(unequal)} files: {places}"
+                return f"{name}: {unequal[0]} differs first, of {len(unequal)} files: {places}"
             bar.update(unit.seconds)
     return ""
 
@@ -189,30 +183,26 @@ def record(
     }
 
 
-def rekey(root: Path, old: str, new: str, plan_only: bool) -> bool:
-    """Whether the record says all that it can. Raises ConfigError with what is wrong."""
-    rekeyed.names(root)  # is it as it was written
-    pair = commits(root, old, new)
+def rekey(root: Path, pair: tuple[Commit, Commit], plan_only: bool) -> bool:
+    """Whether all that was rerun was equal, and is recorded. Raises ConfigError with what is wrong."""
     before, after = facts(pair)
     units = timed(root, rekey_choice.choose(before, after), after)
     code = rekeyed.unknown(root, rekey_choice.paired(before, after, units))
-    if not code:
-        print("\n".join(rekey_choice.again(before, after, rekeyed.names(root))) or "nothing to record: all counts")
+    if code:
+        print(table(units), flush=True)
+    if plan_only and code:
         return True
-    print(table(units), flush=True)
-    if plan_only:
-        return True
-    if why := differing(pair, units):
+    why = differing(pair, units) if code else ""
+    if why:
         print(f"{why}\nnothing is recorded", file=sys.stderr)
-        print("\n".join(rekey_choice.again(before, after, rekeyed.names(root))))
-        return False
-    for commit in pair:
-        commit.lay()  # is still what it was
-    threads = {after[unit.profile]["threads"] for unit in units}
-    path = rekeyed.add(root, record(pair, units, threads, code))
-    print(f"all bytes of {len(units)} units are equal; wrote {os.path.relpath(path)}: commit it")
-    print("\n".join(rekey_choice.again(before, after, rekeyed.names(root))), end="")
-    return True
+    elif code:
+        for commit in pair:
+            commit.lay()  # is still what it was
+        path = rekeyed.add(root, record(pair, units, {after[unit.profile]["threads"] for unit in units}, code))
+        print(f"all bytes of {len(units)} units are equal; wrote {os.path.relpath(path)}: commit it")
+    left = [*rekey_choice.again(before, after, rekeyed.names(root))]
+    print("\n".join(left or ["all that is committed counts"]))
+    return not why
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -230,7 +220,12 @@ def main(argv: list[str] | None = None) -> int:
 
     def work() -> bool:
         with writer_lock(root / SCRATCH, wait_s=0):
-            return rekey(root, args.old, args.new, args.plan)
+            rekeyed.names(root)  # is the record as it was written
+            pair = commits(root, args.old, args.new)
+            try:
+                return rekey(root, pair, args.plan)
+            finally:
+                stop([commit.worker for commit in pair if commit.worker])
 
     try:
         return status(work, False, "the same command goes on with the unit that was stopped")

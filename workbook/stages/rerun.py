@@ -1,9 +1,9 @@
 """What `rekey` runs in a checked-out commit, by that commit's own code: facts about its units, and the units.
 
-    python -P rerun.py facts OUT.json         # in the commit's folder, which PYTHONPATH names too
-    python -P rerun.py units PLAN.json DONE   # DONE/<profile>/<stage>.json: the hash of each file that a unit made
+    python -P rerun.py FACTS.json PLAN.json DONE    # in the commit's folder, which PYTHONPATH names too
 
-Run by its path, because an older commit has no such file; it uses only what commits have had for long. A unit is a
+Writes the facts where there are none, waits for the plan, and runs its units: DONE/<profile>/<stage>.json has the hash
+of each file that a unit made. Run by its path, because an older commit has no such file. A unit is a
 stage of the pipeline on one draw, its notebook's cells run in this process; a run's rows are made as `settle` makes
 them too. A finished unit is not run again, and one that was killed goes on from its last checkpoint.
 """
@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -194,8 +195,8 @@ def unit(folder: Path, stage: str) -> Iterator[Path]:
         params = checks.load(folder / "params.yaml")
         with own_output():
             rows = one_draw.train(params, params.seeds[0], key)
-        atomic_json(folder / "rows" / f"{key}.json", rows)
-        yield folder / "rows" / f"{key}.json"
+        atomic_json(folder / "settled" / f"{key}.json", rows)
+        yield folder / "settled" / f"{key}.json"
 
 
 def notebook(name: str, **given: Any) -> None:
@@ -249,13 +250,14 @@ def run(plan: Mapping[str, list[str]], done: Path) -> None:
 
 
 def main(argv: list[str]) -> int:
-    what, first, *rest = argv
+    known, plan, done = map(Path, argv)
     if depends.ROOT != Path.cwd():
         raise SystemExit(f"expected the code of {Path.cwd()}, found that of {depends.ROOT}")
-    if what == "facts":
-        atomic_write(first, json.dumps(facts(depends.ROOT)))  # in order: `atomic_json` sorts
-    else:
-        run(dict(json.loads(Path(first).read_text(encoding="utf-8"))), Path(rest[0]).resolve())
+    if not known.is_file():
+        atomic_write(known, json.dumps(facts(depends.ROOT)))  # in order: `atomic_json` sorts
+    while not plan.is_file():
+        time.sleep(0.1)
+    run(dict(json.loads(plan.read_text(encoding="utf-8"))), done)
     return 0
 
 

@@ -78,8 +78,8 @@ def unknown(root: str | Path, code: Pairs) -> dict[str, list[list[str]]]:
                     f"{kind}: code {new[:12]} is that of results known by {known[new][:12]} already, so it cannot be "
                     f"that of {first[:12]} too"
                 )
+            known[new] = first
             found.setdefault(kind, []).append([old, new])
-        known |= {new: known.get(old, old) for old, new in found.get(kind, ())}
     return found
 
 
