@@ -114,7 +114,9 @@ def test_an_edit_is_shown_to_change_no_digit_and_what_was_made_before_it_counts(
     folder, commits = repository
     command = [sys.executable, "-m", "workbook.stages.rekey", commits["old"], "--root", str(folder)]
     first = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
-    until(lambda: list((folder / rekey.SCRATCH).glob("*/done*/mini/data@1.json")), "a unit is done")
+    done = "*/done*/mini/data@1.json"
+    until(lambda: list((folder / rekey.SCRATCH).glob(done)) or first.poll() is not None, "a unit is done")
+    assert first.poll() is None
     first.send_signal(signal.SIGKILL)
     first.wait()
     kept = {path: path.stat().st_mtime_ns for path in (folder / rekey.SCRATCH).glob("*/done*/mini/*.json")}
@@ -123,7 +125,7 @@ def test_an_edit_is_shown_to_change_no_digit_and_what_was_made_before_it_counts(
     assert run(folder, commits["old"]) == 0
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     said = capfd.readouterr().out
-    assert f"runs@{RUN} " in said and "learner: ppo, generated_reviews" in said and "decoding: own" in said
+    assert f"runs@{RUN} " in said and " others\n" in said
     assert "variants@1 " in said and "needs it" in said and "all that is committed counts" in said
     assert git(folder, "status", "--porcelain", "-uall") == f"?? {rekeyed.RECORD}"
     (record,) = json.loads((folder / rekeyed.RECORD).read_text())
@@ -170,6 +172,6 @@ def test_an_edit_that_changes_the_last_digit_is_refused_and_the_file_named(repos
     finally:
         git(folder, "checkout", "-q", "equal")
     said = capfd.readouterr()
-    assert f"mini: runs@{RUN}: runs/{RUN}/per_seed.csv differs first, of 2 files" in said.err
+    assert f"mini: runs@{RUN}: runs/{RUN}/per_seed.csv differs first, of 2 files that do" in said.err
     assert "nothing is recorded" in said.err and not (folder / rekeyed.RECORD).exists()
     assert f"mini: runs@{RUN} will run again: its code changed" in said.out

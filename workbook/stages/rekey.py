@@ -40,6 +40,7 @@ from workbook.store.files import atomic_json, read_json
 from workbook.store.fingerprint import digest, libraries
 from workbook.store.locks import writer_lock
 
+CUT = "rekey-"  # as in `rerun`
 SCRATCH = Path(".scratch") / "rekey"
 LOCKED = "requirements.lock"
 BAR = "{desc} {percentage:3.0f}%|{bar:20}| {elapsed} so far, {remaining} left"
@@ -162,8 +163,8 @@ def differing(pair: tuple[Commit, Commit], units: Sequence[Chosen]) -> str:
             bar.set_description(name)
             old, new = (commit.wait(commit.mark(unit), name) for commit in pair)
             if unequal := sorted(file for file in old.keys() | new.keys() if old.get(file) != new.get(file)):
-                places = " and ".join(str(commit.tree / "rekey" / unit.profile / unequal[0]) for commit in pair)
-                return f"{name}: {unequal[0]} differs first, of {len(unequal)} files: {places}"
+                folders = " and ".join(str(commit.tree / "profiles" / f"{CUT}{unit.profile}") for commit in pair)
+                return f"{name}: {unequal[0]} differs first, of {len(unequal)} files that do; they are in {folders}"
             bar.update(unit.seconds)
     return ""
 

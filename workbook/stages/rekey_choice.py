@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from workbook.store.identity import differences
 
+SAID = 3  # features that are named
 STAGE = "stage"  # of the identities of a unit, the one that DVC sees
 Facts = Mapping[str, Any]  # of `rerun.facts`
 
@@ -67,15 +68,16 @@ def cover(shown: Mapping[str, Collection[str]]) -> list[str]:
 def _with_needs(
     units: Mapping[str, Any], shown: Mapping[str, Collection[str]], wanted: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """The units with what they need first, and why each is among them."""
-    count = Counter(feature for stage in wanted for feature in shown[stage])
+    """The units with what they need first, and why each is among them: what no other of them shows, rare things first."""
+    count, often = (Counter(f for stage in stages for f in shown[stage]) for stages in (wanted, shown))
     needed: dict[str, str] = {}
     for stage in reversed(units):  # what is needed stands before
         if stage in wanted or stage in needed:
             needed = {need: stage for need in units[stage]["needs"]} | needed
     for stage in units:
         if stage in wanted:
-            yield stage, "; ".join(sorted(feature for feature in shown[stage] if count[feature] == 1))
+            own = sorted((f for f in shown[stage] if count[f] == 1), key=lambda f: (often[f], f))
+            yield stage, "; ".join(own[:SAID]) + (f" and {len(own) - SAID} others" if len(own) > SAID else "")
         elif stage in needed:
             yield stage, f"{needed[stage]} needs it"
 

@@ -31,7 +31,7 @@ from workbook.store.identity import Code
 
 READS = {"models": ["data"], "variants": ["data", "models"]}
 TRAIN = "workbook.stages.one_draw:train"
-CUT = "rekey"  # folder in the commit's, for its profiles cut to one draw
+CUT = "rekey-"  # before the name of a profile that is cut to one draw
 
 
 # facts ---------------------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ def _word(value: Any) -> str:
 
 def cut(root: Path, profile: str) -> Path:
     """A profile of one draw, that of its search, and of one candidate; its folder, with what each stage is given."""
-    source, folder = (root if profile == "mini" else root / "profiles" / profile), root / CUT / profile
+    source, folder = (root if profile == "mini" else root / "profiles" / profile), root / "profiles" / f"{CUT}{profile}"
     values = YAML(typ="safe", pure=True).load((source / "params.yaml").read_text(encoding="utf-8"))
     draw = checks.load(source / "params.yaml").tune.draw
     for part in (values, *(values.get("sizes") or {}).values()):
