@@ -1,6 +1,6 @@
 """Show that an edit of code changes no digit, and let what was committed before it count: old commit against new.
 
-    python -m workbook.stages.rekey OLD [NEW]    # NEW: HEAD; then commit profiles/rekeyed.json
+    python -m workbook.stages.rekey OLD [NEW]    # NEW: HEAD; then commit workbook/rekeyed.json
     python -m workbook.stages.rekey OLD --plan   # which units it would rerun, why, and how long it would take
 
 Results are kept under the identity of the code that made them. This checks both commits out (.scratch/rekey) and

@@ -68,7 +68,7 @@ def cover(shown: Mapping[str, Collection[str]]) -> list[str]:
 def _with_needs(
     units: Mapping[str, Any], shown: Mapping[str, Collection[str]], wanted: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """The units with what they need first, and why each is among them: what no other of them shows, rare things first."""
+    """The units with what they need first, and why each is there: what no other of them shows, rare things first."""
     count, often = (Counter(f for stage in stages for f in shown[stage]) for stages in (wanted, shown))
     needed: dict[str, str] = {}
     for stage in reversed(units):  # what is needed stands before

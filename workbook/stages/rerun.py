@@ -143,9 +143,10 @@ class Facts:
 def features(params: Params, condition: str) -> list[str]:
     """What a run shows, in words, sorted."""
     run, config = params.run(condition), params.learner_config(condition)
-    found = {f"learner: {run.algorithm}, {run.world or params.task.name}"}
+    trained = getattr(config, "updates", None) != 0  # else it shows nothing of a learner
+    found = {f"{'learner' if trained else 'untrained'}: {run.algorithm}, {run.world or params.task.name}"}
     found |= {f"decoding: {name}" for name in ("plain", "own", *params.evaluation.everywhere, *run.decodings)}
-    values = {**run.model_dump(exclude={"algorithm", "world", "decodings"}), **config.model_dump()}
+    values = run.model_dump(exclude={"algorithm", "world", "decodings"}) | (config.model_dump() if trained else {})
     for name, value in values.items():
         found |= {f"{name}: {_word(each)}" for each in (value if isinstance(value, (list, tuple)) else [value])}
     return sorted(found)
@@ -173,7 +174,7 @@ def cut(root: Path, profile: str) -> Path:
             grid |= {name: grid[name][:1] for name in ("learning_rates", "kl_coefs") if name in grid}
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "params.yaml", "w", encoding="utf-8") as file:
-        YAML(pure=True).dump({**values, "root": "../.."}, file)
+        YAML(pure=True).dump({**values, "root": "../..", "profile": folder.name}, file)
     return folder
 
 

@@ -1,6 +1,6 @@
 """Code that was edited without changing a digit: what committed results know it by.
 
-profiles/rekeyed.json holds one record for each such edit, written by `stages.rekey`, which ran the code before it and
+workbook/rekeyed.json holds one record for each such edit, written by `stages.rekey`, which ran the code before it and
 after it and found all bytes equal. A record pairs identities of code (`identity.Code.identity`), nothing else:
 settings, libraries and the bytes of models stay in a result's key as they are, so that a result counts only where these
 are equal too. Code that no record ends with is known by its own name.
@@ -17,7 +17,7 @@ from typing import Any
 from rlnlp.settings import ConfigError
 from workbook.store.files import atomic_json
 
-RECORD = Path("profiles") / "rekeyed.json"
+RECORD = Path("workbook") / "rekeyed.json"  # where DVC looks for edits of the code
 Pairs = Mapping[str, Sequence[Sequence[str]]]  # kind of unit -> (identity before, identity after) of its code
 
 
