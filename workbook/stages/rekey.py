@@ -72,7 +72,7 @@ class Commit:
         """The worker, with this commit's code, its words in the log; it ends when we do."""
         with open(self.log, "ab") as out:
             self.worker = psutil.Popen(
-                [sys.executable, "-P", str(WORKER), *map(str, (self.known, self.plan, self.done))],
+                [sys.executable, "-P", str(WORKER), *map(str, (self.known, self.plan, self.done, self.root))],
                 cwd=self.tree,
                 stdin=subprocess.DEVNULL,
                 stdout=out,

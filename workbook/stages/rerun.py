@@ -1,11 +1,13 @@
 """What `rekey` runs in a checked-out commit, by that commit's own code: facts about its units, and the units.
 
-    python -P rerun.py FACTS.json PLAN.json DONE    # in the commit's folder, which PYTHONPATH names too
+    python -P rerun.py FACTS.json PLAN.json DONE ROOT    # in the commit's folder, which PYTHONPATH names too
 
-Writes the facts where there are none, waits for the plan, and runs its units: DONE/<profile>/<stage>.json has the hash
-of each file that a unit made. Run by its path, because an older commit has no such file. A unit is a
-stage of the pipeline on one draw, its notebook's cells run in this process; a run's rows are made as `settle` makes
-them too. A finished unit is not run again, and one that was killed goes on from its last checkpoint.
+ROOT: the repository's own folder, where what profiles bring may lie that git has not. Writes the facts where there are
+none, waits for the plan, and runs its units: DONE/<profile>/<stage>.json has the hash of each file that a unit made.
+Run by its path, because an older commit has no such file.
+
+A unit is a stage of the pipeline on one draw, its notebook's cells run in this process; a run's rows are made as
+`settle` makes them too. A finished unit is not run again, and one that was killed goes on from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -51,22 +53,33 @@ def committed(root: Path) -> dict[str, Path]:
     }
 
 
-def facts(root: Path) -> dict[str, Any]:
+def brings(folder: Path, home: Path) -> dict[str, str]:
+    """What a profile of the commit brings, `bring.model` and its like, by the whole path where it lies in the
+    repository, home."""
+    found = {}
+    for name, said in (depends.read(folder / "params.yaml").get("bring") or {}).items():
+        file, colon, function = said.partition(":")
+        if file and (place := home / folder.relative_to(depends.ROOT) / file).exists():
+            found[f"bring.{name}"] = f"{place}{colon}{function}"
+    return found
+
+
+def facts(root: Path, home: Path) -> dict[str, Any]:
     """Profile -> what it lacks to be run here ("" = nothing), its number of seeds, and its units: stage -> the features
     it shows, the units it needs, and the identity of its code, by what keeps rows under it."""
-    about = Facts(root)
+    about = Facts(root, home)
     return {name: about.profile(folder) for name, folder in committed(root).items()}
 
 
 class Facts:
-    def __init__(self, root: Path):
-        self.code, self.known = Code(root), {}
+    def __init__(self, root: Path, home: Path):
+        self.code, self.home, self.known = Code(root), home, {}
 
     def profile(self, folder: Path) -> dict[str, Any]:
-        params, values = checks.load(folder / "params.yaml"), depends.read(folder / "params.yaml")
-        lacks = "it brings a model, reward or prompts" if any(params.bring.model_dump().values()) else ""
-        if missing := [f.name for f in (outside.look(params, *each) for each in outside.named(params)) if not f.place]:
-            lacks = f"{', '.join(missing)} is not here"
+        params = checks.load(folder / "params.yaml", **brings(folder, self.home))
+        values = depends.read(folder / "params.yaml")
+        missing = [f.name for f in (outside.look(params, *each) for each in outside.named(params)) if not f.place]
+        lacks = f"{', '.join(missing)} is not here" if missing else ""
         units = {**self.before(params), **self.searches(params), **self.runs(params)}
         stages = depends.stages(values, self.code)
         for stage, unit in units.items():
@@ -162,16 +175,18 @@ def _word(value: Any) -> str:
 # units ---------------------------------------------------------------------------------------------------------------
 
 
-def cut(root: Path, profile: str) -> Path:
+def cut(root: Path, home: Path, profile: str) -> Path:
     """A profile of one draw, that of its search, and of one candidate; its folder, with what each stage is given."""
     source, folder = (root if profile == "mini" else root / "profiles" / profile), root / "profiles" / f"{CUT}{profile}"
     values = YAML(typ="safe", pure=True).load((source / "params.yaml").read_text(encoding="utf-8"))
-    draw = checks.load(source / "params.yaml").tune.draw
+    brought = brings(source, home)
+    draw = checks.load(source / "params.yaml", **brought).tune.draw
     for part in (values, *(values.get("sizes") or {}).values()):
         part |= {name: [draw] for name in ("seeds", "draws") if name in part}
         search = part.get("tune") or {}
         for grid in (search, *(search.get("own") or {}).values()):
             grid |= {name: grid[name][:1] for name in ("learning_rates", "kl_coefs") if name in grid}
+    values["bring"] = {**values.get("bring", {}), **{name.partition(".")[2]: at for name, at in brought.items()}}
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "params.yaml", "w", encoding="utf-8") as file:
         YAML(pure=True).dump({**values, "root": "../..", "profile": folder.name}, file)
@@ -234,12 +249,12 @@ def hashes(folder: Path, made: Iterable[Path]) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): file_hash(path) for path in sorted(files)}
 
 
-def run(plan: Mapping[str, list[str]], done: Path) -> None:
+def run(plan: Mapping[str, list[str]], done: Path, home: Path) -> None:
     """The units of a plan, profile -> stages, in order; those that are done are left."""
     for profile, stages in plan.items():
         if all((done / profile / f"{stage}.json").is_file() for stage in stages):
             continue
-        folder = cut(depends.ROOT, profile)
+        folder = cut(depends.ROOT, home, profile)
         os.chdir(folder)
         if conditions.main(["params.yaml", "build"]):
             raise SystemExit(f"{folder}: its settings are refused")
@@ -251,14 +266,14 @@ def run(plan: Mapping[str, list[str]], done: Path) -> None:
 
 
 def main(argv: list[str]) -> int:
-    known, plan, done = map(Path, argv)
+    known, plan, done, home = map(Path, argv)
     if depends.ROOT != Path.cwd():
         raise SystemExit(f"expected the code of {Path.cwd()}, found that of {depends.ROOT}")
     if not known.is_file():
-        atomic_write(known, json.dumps(facts(depends.ROOT)))  # in order: `atomic_json` sorts
+        atomic_write(known, json.dumps(facts(depends.ROOT, home)))  # in order: `atomic_json` sorts
     while not plan.is_file():
         time.sleep(0.1)
-    run(dict(json.loads(plan.read_text(encoding="utf-8"))), done)
+    run(dict(json.loads(plan.read_text(encoding="utf-8"))), done, home)
     return 0
 
 
