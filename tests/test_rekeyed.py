@@ -7,7 +7,9 @@ import json
 import pytest
 
 from rlnlp.settings import ConfigError
-from workbook.stages import rekey_choice
+from tests.executed import ROOT
+from workbook.runs import checks
+from workbook.stages import depends, rekey_choice, rerun
 from workbook.stages.rekey_choice import again, choose, cover, paired
 from workbook.store import rekeyed
 
@@ -166,3 +168,75 @@ def test_a_stage_whose_notebook_is_run_by_other_code_is_not_recorded_as_a_stage(
     found = list(again(before, after, {"p'": "p"}))
     assert "mini: runs@b will run again: workbook.stages.nb:run changed" in found
     assert rekey_choice.STAGE == "stage"
+
+
+# what units show -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def committed():
+    """Facts of the profiles with committed rows, as if their code had changed, without its identities; their runs."""
+    about, facts, runs = rerun.Facts(ROOT, ROOT), {}, {}
+    for name, folder in rerun.committed(ROOT).items():
+        params = checks.load(folder / "params.yaml")
+        units = {**about.before(params), **about.searches(params), **about.runs(params)}
+        facts[name] = {"lacks": "", "units": {stage: {**one, "code": {}} for stage, one in units.items()}}
+        runs |= {(name, stage.partition("@")[2]): params for stage in units if stage.startswith(("runs", "continued"))}
+    before = json.loads(json.dumps(facts))
+    for one in (one for profile in before.values() for one in profile["units"].values()):
+        one["code"] = {"seed": "another"}
+    return choose(before, facts), facts, runs
+
+
+def test_what_would_be_rerun_has_every_trained_learner_and_decoding_of_the_committed_profiles(committed):
+    plan, facts, runs = committed
+    chosen = {(one.profile, one.stage.partition("@")[2]) for one in plan if one.stage.startswith(("runs", "conti"))}
+
+    def shown(names) -> set:
+        found = set()
+        for profile, name in names:
+            params = runs[profile, name]
+            run, config = params.run(name), params.learner_config(name).model_dump()
+            place = run.world or params.task.name
+            found |= {("decoding", d) for d in (*params.evaluation.everywhere, *run.decodings)}
+            if config.get("updates", 1):
+                rules = {k: config[k] for k in ("mask_rule", "max_rule", "head", "mode", "mask_source") if k in config}
+                found |= {("learner", run.algorithm, place), ("reward", run.reward), *rules.items()}
+        return found
+
+    assert shown(chosen) == shown(runs) and len(chosen) < len(runs) / 3
+    assert {"mini", "follow_up", "full", "imdb", "settle"} <= facts.keys() and "smoke" not in facts
+
+
+def test_what_a_unit_needs_comes_before_it(committed):
+    plan, facts, _ = committed
+    for i, one in enumerate(plan):
+        earlier = {(other.profile, other.stage) for other in plan[:i]}
+        assert {(one.profile, need) for need in facts[one.profile]["units"][one.stage]["needs"]} <= earlier
+
+
+def test_an_untrained_run_shows_its_decodings_and_nothing_of_its_learner(committed):
+    _, facts, _ = committed
+    units = facts["mini"]["units"]
+    untrained, trained = (set(units[f"runs@{name}"]["features"]) for name in ("zero_shot", "ppo_kl_0"))
+    assert {"untrained: ppo, generated_reviews", "decoding: greedy", "decoding: plain"} <= untrained
+    assert {"learner: ppo, generated_reviews", "kl_coef: 0", "top_p: 1", "learning_rate: a number"} <= trained
+    assert not {feature for feature in untrained if feature.startswith(("learner", "kl_coef", "gamma"))}
+
+
+def test_what_a_profile_brings_is_found_in_the_repository(tmp_path, monkeypatch):
+    """It need not be in git: the commit's folder lacks it."""
+    commit, home = tmp_path / "commit", tmp_path / "home"
+    monkeypatch.setattr(depends, "ROOT", commit)
+    for folder in (commit / "profiles/x", home / "profiles/x/base"):
+        folder.mkdir(parents=True)
+    (home / "profiles/x/mine.py").write_text("")
+    path = commit / "profiles/x/params.yaml"
+    path.write_text("bring: {model: base, reward: 'mine.py:score', prompts: ''}\n")
+    found = rerun.brings(path.parent, home)
+    assert found == {
+        "bring.model": f"{home}/profiles/x/base",
+        "bring.reward": f"{home}/profiles/x/mine.py:score",
+    }
+    path.write_text("bring: {model: 'someone/on-the-hub'}\n")
+    assert rerun.brings(path.parent, home) == {}
