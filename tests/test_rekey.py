@@ -21,7 +21,7 @@ from workbook.stages import depends, one_draw, rekey
 from workbook.store import rekeyed
 from workbook.store.files import file_hash
 
-pytestmark = pytest.mark.xdist_group("rekey")
+pytestmark = [pytest.mark.xdist_group("rekey"), pytest.mark.timeout(900)]
 
 RUN = "ppo_kl_0"
 CHANGES = {

@@ -97,6 +97,7 @@ def test_a_cover_shows_all_and_none_of_it_could_go():
     found = cover(SHOWN)
     assert found == ["second", "fourth"]
     assert cover({"a": set(), "b": set()}) == [] and cover({}) == []
+    assert cover({"one": {1}, "other": {2}, "both": {1, 2}}) == ["both"]
     mixed = {"big": {1, 2, 3, 4}, "left": {1, 2, 5}, "right": {3, 4, 6}}  # the biggest is superfluous in the end
     assert cover(mixed) == ["left", "right"]
 
