@@ -9,7 +9,7 @@ the profiles with committed rows, whose code differs: one seed each, with the mo
 byte: tables, curves, samples, weights, models. If all are equal it writes one record, old identities and new
 (workbook/store/rekeyed), and from then on rows, draws of registered designs, carried seeds and DVC's lock files count
 as before. If any byte differs nothing is written, and it says where, and what will run again. Stopped, the same
-command goes on: finished units are kept. When all is recorded, .scratch/rekey can go.
+command goes on: finished units are kept. When all is recorded, .scratch/rekey can go (then: git worktree prune).
 """
 
 from __future__ import annotations
