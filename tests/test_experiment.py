@@ -24,7 +24,8 @@ from workbook.runs.facts import training_facts
 from workbook.runs.params import Params
 from workbook.runs.settings import Run
 from workbook.stages import carry, depends
-from workbook.store import files, identity, locks, tables
+from workbook.stages.scheduler import Scheduler
+from workbook.store import files, identity, locks, rekeyed, tables
 from workbook.texts import data
 
 from .waiting import DEADLINE_S, until
@@ -333,6 +334,39 @@ def test_what_was_carried_to_another_machine_is_not_trained_again(world, trainin
     assert [path.name for path in (other / "policy_seed1").iterdir()] == ["README.md"]
     run(world, followed)
     assert len(trainings) == done + 1
+
+
+def test_a_seed_finished_before_edits_that_changed_no_digit_counts(world, trainings, tmp_path, monkeypatch):
+    """A scheduler makes it so before the run starts; the code is known by another name, nothing else may differ."""
+
+    def edited(name: str) -> None:
+        class Edited(identity.Code):
+            def identity(self, roots, without=()):
+                return name + super().identity(roots, without)
+
+        monkeypatch.setattr(identity, "here", lambda: Edited(REPOSITORY))
+
+    monkeypatch.setattr(rekeyed, "RECORD", tmp_path / "rekeyed.json")
+    stage, condition = "runs@ppo_kl_default", "ppo_kl_default"
+    first, params = run(world), given(world, condition)
+    was = identity.here().identity(*experiment.code_of(params.run, params.task.name))
+    rekeyed.add(tmp_path, {"code": {"seed": [[was, "b" + was]]}})
+    rekeyed.add(tmp_path, {"code": {"seed": [["b" + was, "c" + was]]}})
+    edited("d")
+    assert conditions.main([str(world / "params.yaml"), str(world / "build")]) == 0
+    assert carry.recount(world, condition) == 0  # no record is of this code
+    edited("c")
+    assert Scheduler(world, params.scratch, {stage: set()}, {stage}, 1).next_stage() == stage
+    assert carry.recount(world, condition) == 0  # it counts already
+    found = run(world)
+    assert found != first and found.resolve() == first and len(trainings) == 1
+    out = carry.pack(checks.load(world / "params.yaml"))
+    assert [name for name in carry.names(out) if name.endswith("per_seed.csv")] == [
+        str((first / "per_seed.csv").relative_to(params.scratch))
+    ]
+    write_params(world, learner={**SMALL["learner"], "gamma": 0.5})
+    assert conditions.main([str(world / "params.yaml"), str(world / "build")]) == 0
+    assert carry.recount(world, condition) == 0  # other settings
 
 
 def test_a_checkpoint_of_another_seed_is_refused(world):

@@ -6,8 +6,9 @@ Commit the new file. `make reproduce PROFILE=...` unpacks all of them first, so 
 before it stopped: the tables that are committed in the end are the same bytes (of a curve no more is packed than they
 hold, of episodes the first seed's). A finished seed counts as ever under the key of all that decides its numbers, the
 bytes of the models that it started from among them: where these differ, what was unpacked is left aside and the seed
-runs again. Runs that others start from are not packed, as their policies would have to be. Once the profile's tables
-are committed, its folder `finished` can go.
+runs again. After an edit of the code that changes no digit (`rekey`), its folder under the new key points to it. Runs
+that others start from are not packed, as their policies would have to be. Once the profile's tables are committed, its
+folder `finished` can go.
 """
 
 from __future__ import annotations
@@ -21,12 +22,15 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 from rlnlp.settings import ConfigError
 from workbook.results.files import CURVES, PER_SEED
 from workbook.results.tidy import thinned
-from workbook.runs import checks
+from workbook.runs import checks, conditions
 from workbook.runs.params import Params
+from workbook.stages import depends
+from workbook.store import identity, rekeyed
 from workbook.store.files import atomic_write, is_sealed, seal, whole
 from workbook.store.tables import read_table, write_table
 
@@ -48,6 +52,7 @@ def pack(params: Params) -> Path | None:
         if path.parents[1].name in params.all_runs
         and path.parents[1].name not in followed
         and f"{path.relative_to(params.scratch)}/.hash" not in known
+        and not path.is_symlink()  # of `recount`: it is there under its own key
         and is_sealed(path)
     ]
     rows = [path for path in sorted(params.scratch.glob(ROW)) if f"{path.relative_to(params.scratch)}" not in known]
@@ -110,6 +115,42 @@ def unpack(folder: Path, scratch: Path) -> int:
                         shutil.copytree(one, fresh, dirs_exist_ok=True)
                 put += 1
     return put
+
+
+def recount(folder: Path, condition: str) -> int:
+    """Let finished seeds of a condition count whose code was edited since without changing a digit: their folder under
+    today's key points to them. How many; asked before the condition runs, when all that it starts from is there."""
+    if not rekeyed.names(depends.ROOT) or not (folder / "build/conditions" / f"{condition}.json").is_file():
+        return 0
+    given = conditions.load_condition(condition, folder)
+    home = given.scratch / "runs" / condition
+    if not any(home.glob("*/final")):
+        return 0
+    from workbook.runs import experiment  # brings torch
+
+    code = identity.here().identity(*experiment.code_of(given.run, getattr(given.task, "name", "")))
+    put = 0
+    for seed in given.seeds:
+        now = home / f"seed{seed}-{_key(given, seed, code)[:16]}" / "final"
+        before = [home / f"seed{seed}-{_key(given, seed, old)[:16]}" for old in rekeyed.others(depends.ROOT, code)]
+        if not now.exists() and (there := [path for path in before if is_sealed(path / "final")]):
+            now.parent.mkdir(exist_ok=True)
+            now.symlink_to(Path("..") / there[0].name / "final", target_is_directory=True)
+            put += 1
+    return put
+
+
+def _key(given: conditions.Condition, seed: int, code: str) -> str:
+    """The key under which a seed finishes whose code has this identity; all else is as it is now."""
+    from workbook.runs import experiment
+
+    settings = {**given.run.model_dump(), **given.config(**experiment.chosen(given)).model_dump()}
+    about = {"condition": given.condition, "seed": seed, **settings}  # as `experiment.updates_of` does
+    real, identity.here = identity.here, lambda: SimpleNamespace(identity=lambda *roots: code)
+    try:
+        return experiment.fingerprint(given, seed, given.run, about)
+    finally:
+        identity.here = real
 
 
 def archives(params: Params) -> Path:

@@ -23,7 +23,9 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from rlnlp.settings import ConfigError
 from workbook.runs import checks, conditions, roots
+from workbook.store import rekeyed
 from workbook.store.files import atomic_json, read_json
 from workbook.store.fingerprint import libraries
 from workbook.store.identity import Code, differences
@@ -61,16 +63,18 @@ def stages(values: Mapping[str, Any], code: Code) -> dict[str, Roots]:
 
 
 def write(values: Mapping[str, Any], out: Path, record: Path, root: Path = ROOT) -> None:
-    """A file for each stage into ``out``, and by its hash the definitions it stands for into ``record``.
+    """A file for each stage into ``out``, and by its hash the definitions it stands for into ``record``. Code that was
+    edited without changing a digit has the name that DVC's lock files know it by.
 
     Files of stages that are no more are removed.
     """
-    code, known, versions = Code(root), {}, libraries()
+    code, known, versions, names = Code(root), {}, libraries(), rekeyed.names(root)
     wanted = stages(values, code)
     for name, (start, without) in wanted.items():
         key = json.dumps([start, without])
         if key not in known:
-            known[key] = code.identity(start, without)
+            now = code.identity(start, without)
+            known[key] = names.get(now, now)
         atomic_json(out / f"{name}.json", {"code": known[key], **versions})
         place = record / f"{content_hash(out / f'{name}.json')}.json"
         if not place.is_file():
@@ -242,7 +246,11 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if args.command == "code":
         values = read(args.params)
-        write(values, args.out, record_of(args.params.resolve().parent, values))
+        try:
+            write(values, args.out, record_of(args.params.resolve().parent, values))
+        except ConfigError as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 1
         return 0
     folder = ROOT if args.profile == "mini" else ROOT / "profiles" / args.profile
     if not (folder / "dvc.lock").is_file():

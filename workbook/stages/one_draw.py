@@ -21,6 +21,7 @@ from rlnlp.learners.common import Diverged, TrainingError
 from workbook.runs import conditions, experiment, measure, roots
 from workbook.runs.params import Params
 from workbook.stages import depends
+from workbook.store import rekeyed
 from workbook.store.fingerprint import digest, libraries
 from workbook.store.identity import Code
 from workbook.store.locks import LockError
@@ -138,9 +139,11 @@ def _into(params: Params, draw: int, name: str) -> None:
 
 
 def keys(params: Params, names: Sequence[str]) -> dict[str, str]:
-    """Condition -> the key of what decides its rows in any draw: code as the files are now, libraries, settings, of
-    what it starts from too; no model's bytes, which differ by rounding from machine to machine."""
+    """Condition -> the key of what decides its rows in any draw: code as the files are now (by the name that committed
+    rows know it by), libraries, settings, of what it starts from too; no model's bytes, which differ by rounding from
+    machine to machine."""
     code, files, task = Code(depends.ROOT), conditions.files(params), params.task.name
+    known = rekeyed.names(depends.ROOT)
     by_name = {  # what is imported by its name, which no reader of the code sees
         "data": roots.of_data(task, bool(params.bring.prompts)),
         "models": roots.of_models(task, bool(params.bring.model)),
@@ -149,7 +152,8 @@ def keys(params: Params, names: Sequence[str]) -> dict[str, str]:
 
     @cache
     def identity(definitions: tuple[str, ...], without: tuple[str, ...] = ()) -> str:
-        return code.identity(definitions, without)
+        now = code.identity(definitions, without)
+        return known.get(now, now)
 
     def given(file: str) -> dict[str, Any]:
         return {k: v for k, v in files[f"{file}.json"].items() if k not in ("seeds", "profile", "root", "condition")}

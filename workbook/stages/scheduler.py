@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from workbook.stages import carry
 from workbook.stages.pipeline import COLLECT, REPRO, RUNS, keep_lock, key, kind, with_followers
 from workbook.stages.processes import start, stop
 from workbook.stages.progress import Durations, clock, executed_notebook, last_words, log_tail, progress_of
@@ -49,6 +50,7 @@ class Scheduler:
         self.waiting, self.running, self.variables = dict(needs), [], variables
         self.durations, self.began = Durations(scratch / "durations.json"), time.monotonic()
         self.sweep = sweep
+        self.counted: set[str] = set()  # runs whose seeds under earlier keys were looked for
         self.place = {stage: -i for i, stage in enumerate(order or [], 1)}
 
     def say(self, text: str) -> None:
@@ -73,7 +75,16 @@ class Scheduler:
         ended = self.done | self.lost | self.failed.keys()
         ready = (s for s, n in self.waiting.items() if n <= (ended if kind(s) in COLLECT else self.done))
         first = sorted(ready, key=lambda stage: (self.place.get(stage, 0), self.durations.guess(stage)), reverse=True)
-        return next((stage for stage in first if self.sweep is None or self.sweep.ready(stage)), None)
+        return next((stage for stage in first if self.ready(stage)), None)
+
+    def ready(self, stage: str) -> bool:
+        """Whether a stage can start whose needs are done; asked first, seeds of a run that are finished under the key
+        of earlier code are made to count."""
+        if kind(stage) in RUNS and stage not in self.counted:
+            self.counted.add(stage)
+            if put := carry.recount(self.folder, key(stage)):
+                self.say(f"{put} finished seeds of {key(stage)} count: no digit changed since")
+        return self.sweep is None or self.sweep.ready(stage)
 
     def run(self) -> bool:
         """Run everything that has to; whether all went well. Raises Stopped on a signal, after ending what runs."""
