@@ -16,7 +16,8 @@ SHOWN = {  # run: what it is called; the first prompt of the first seed is shown
     "ppo_kl_default": "trained, with the penalty",
     "ppo_kl_0": "trained, without the penalty",
 }
-WIDTH, LEFT, LINE, LETTERS = 760, 24, 22, 86  # of the picture, in its units; letters that fit a line
+WIDTH, LEFT, LINE, LETTERS = 520, 20, 22, 58  # of the picture, in its units; letters that fit a line
+BAR = 110  # units of a score of 1
 STYLE = (
     "text{font:15px system-ui,sans-serif;fill:#222}.head{font-weight:600}.note{fill:#555}rect{fill:#fff;stroke:#bbb}"
     ".bar{fill:#0072b2;stroke:none}.rest{fill:#e4e4e4;stroke:none}"
@@ -67,9 +68,11 @@ def draw(prompt: str, written: list[Written]) -> str:
     for each in written:
         y += LINE // 2
         say(each.title, LEFT, "head")
-        say(f"score {each.score:.2f}", WIDTH - LEFT - 80, "note")
-        for name, width in (("rest", 160), ("bar", round(160 * each.score))):
-            parts.append(f'<rect class="{name}" x="{WIDTH - LEFT - 260}" y="{y - 11}" width="{width}" height="11"/>')
+        say(f"score {each.score:.2f}", WIDTH - LEFT - 76, "note")
+        for name, width in (("rest", BAR), ("bar", round(BAR * each.score))):
+            parts.append(
+                f'<rect class="{name}" x="{WIDTH - LEFT - 86 - BAR}" y="{y - 11}" width="{width}" height="11"/>'
+            )
         y += LINE
         for line in textwrap.wrap(f"… {each.response}", LETTERS):
             say(line, LEFT)
