@@ -83,7 +83,7 @@ def home(found: Committed) -> str:
                     ("Texts, unselected, without the penalty on real reviews", "P01", "claims/P01/index.md"),
                     ("Train your own model with your own reward", "twelve lines", "docs/use/twelve_lines.md"),
                     ("Run one claim again", "each claim's page ends with its command", "findings/index.md"),
-                    ("Learn it", "thirteen lessons", "docs/learn/lessons.md"),
+                    ("Learn it", "the lessons", "docs/learn/lessons.md"),
                     ("Teach it: what to hand out in week one", "the course on one page", "docs/teach/checklist.md"),
                     ("How far to trust it", "the rule and its errors", "docs/sure/design.md"),
                 ]
