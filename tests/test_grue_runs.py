@@ -464,8 +464,10 @@ def test_the_settings_of_the_benchmark_are_whole_and_draw_0_is_not_among_the_see
         for each in grue.arms_of(ours, name):
             if arm(each).learner:
                 assert ours.learner_of(arm(each), name, ours.horizon(task)).max_new_tokens == ours.horizon(task)
-    assert grue.arms_of(ours, ours.control_tasks[0]) == [*ARMS]
-    assert {*grue.arms_of(ours, "totto")} == {*ours.conditions, *ours.continued}
+    every = {*ours.conditions, *ours.continued}
+    assert {*grue.arms_of(ours, ours.control_tasks[0])} == every | {*ours.controls}
+    assert {*grue.arms_of(ours, "totto")} == every | {*ours.rewards} and "totto" not in ours.control_tasks
+    assert every | {*ours.controls, *ours.rewards} == {*ARMS}
 
 
 @pytest.mark.parametrize("name", grue.load(PARAMS).tasks)
