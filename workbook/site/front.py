@@ -44,8 +44,8 @@ def lines(found: Committed) -> str:
     return "\n".join(
         [
             "- **Paid for a score alone, a language model stops writing language.** Without a penalty on drifting from "
-            f"ordinary text the score rises by {effects.raw(gamed)} on a scale of 0 to 1, and each word of real text "
-            f"surprises the model by {effects.raw(forgot)} nats more.",
+            f"ordinary text the score rises by {effects.raw(gamed)} on a scale of 0 to 1, and each word of untouched "
+            f"reviews surprises the model by {effects.raw(forgot)} nats more.",
             f"- **The paper's own method, NLPO, is not better than plain PPO**: {effects.raw(lead)} in score, where "
             f"{effects.raw_published(lead).partition(' ')[0]} was published.",
             f"- **The scale is small.** {min(draws)} to {max(draws)} independent draws, each with its own models of "
