@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from rlnlp.types import Prompts, Rollout, Sampling
 
 if TYPE_CHECKING:  # its modelling code takes seconds to import; reading the settings must not wait for it
-    from transformers import PreTrainedModel
+    from transformers import Cache, PreTrainedModel
 
 
 CHUNK = 4096  # positions whose logits over the whole vocabulary are in memory at once, where no gradient is needed
@@ -40,6 +40,11 @@ def encode(model: PreTrainedModel, prompts: Prompts) -> tuple[Tensor, Tensor]:
     return model.get_encoder()(input_ids=ids, attention_mask=mask.long()).last_hidden_state, mask
 
 
+def first_inputs(model: PreTrainedModel, prompts: Prompts) -> Tensor:
+    """What an encoder-decoder model's decoder begins with, [B, 1]."""
+    return prompts.ids.new_full((len(prompts), 1), model.config.decoder_start_token_id)
+
+
 def prompt_inputs(model: PreTrainedModel, prompts: Prompts) -> dict[str, Tensor]:
     """What transformers' ``generate`` needs of prompts: ids and mask [B, P], padded on the side that suits the
     model."""
@@ -49,27 +54,31 @@ def prompt_inputs(model: PreTrainedModel, prompts: Prompts) -> dict[str, Tensor]
     return {"input_ids": ids, "attention_mask": mask.long()}
 
 
+def trunk(
+    model: PreTrainedModel, ids: Tensor, mask: Tensor, memory: Tensor | None = None, cache: Cache | None = None
+) -> Tensor:
+    """Hidden states [B, L, H] of the tokens ``ids`` [B, L].
+
+    mask    [B, S] of what is attended to: the tokens in the cache and ``ids``; with a memory, the prompt
+    memory  [B, P, H] of an encoder-decoder model (``encode``); its tokens need no mask, because they are right padded
+            and causal attention never looks ahead
+    """
+    if memory is None:
+        run, places = model.base_model, {"position_ids": positions(mask)[:, -ids.shape[1] :]}
+        attention = {"attention_mask": mask.long(), **places}
+    else:
+        run, attention = model.get_decoder(), {"encoder_hidden_states": memory, "encoder_attention_mask": mask.long()}
+    return run(input_ids=ids, past_key_values=cache, use_cache=cache is not None, **attention).last_hidden_state
+
+
 def hidden_states(model: PreTrainedModel, rollout: Rollout) -> Tensor:
     """Teacher-forced hidden states [B, T, H]; entry t is what predicts response token t. One pass per episode."""
     prompts, inputs = rollout.prompts, rollout.responses[:, :-1]
     if model.config.is_encoder_decoder:
-        memory, memory_mask = encode(model, prompts)
-        start = inputs.new_full((len(rollout), 1), model.config.decoder_start_token_id)
-        # Right padding needs no decoder mask: causal attention never looks ahead into it.
-        return model.get_decoder()(
-            input_ids=torch.cat([start, inputs], 1),
-            encoder_hidden_states=memory,
-            encoder_attention_mask=memory_mask.long(),
-            use_cache=False,
-        ).last_hidden_state
+        memory, mask = encode(model, prompts)
+        return trunk(model, torch.cat([first_inputs(model, prompts), inputs], 1), mask, memory)
     mask = torch.cat([prompts.mask, rollout.mask[:, :-1]], 1)
-    outputs = model.base_model(
-        input_ids=torch.cat([prompts.ids, inputs], 1),
-        attention_mask=mask.long(),
-        position_ids=positions(mask),
-        use_cache=False,
-    )
-    return outputs.last_hidden_state[:, prompts.ids.shape[1] - 1 :]
+    return trunk(model, torch.cat([prompts.ids, inputs], 1), mask)[:, prompts.ids.shape[1] - 1 :]
 
 
 def head(model: PreTrainedModel, hidden: Tensor) -> Tensor:
@@ -191,29 +200,40 @@ def exact_kl(policy: PreTrainedModel, reference: PreTrainedModel, rollout: Rollo
     return scatter(torch.cat(raw), mask), scatter(torch.cat(deployed), mask)
 
 
+class ValueHead(nn.Linear):
+    """V(s_t) as a linear map of a model's own hidden states, zero at the start: the first advantages are the returns.
+
+    The model is no part of this module: its weights are not among its parameters.
+    """
+
+    def __init__(self, model: PreTrainedModel):
+        super().__init__(model.get_output_embeddings().in_features, 1, device=model.device)
+        self.model = (model,)
+        nn.init.zeros_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, rollout: Rollout, hidden: Tensor | None = None) -> Tensor:
+        """Values [N] in reward units at the rollout's N real tokens: the state before token t is chosen.
+
+        hidden: [N, H] of the model at these tokens, where they are at hand; None = one more pass.
+        """
+        hidden = hidden_states(self.model[0], rollout)[rollout.mask] if hidden is None else hidden
+        return super().forward(hidden).squeeze(-1)
+
+
 class ValueModel(nn.Module):
-    """V(s_t) by a network of its own: the policy's trunk copied, and a linear head that starts at zero."""
+    """V(s_t) by a network of its own: the policy's trunk copied, and a ``ValueHead`` on it."""
 
     def __init__(self, policy: PreTrainedModel):
         super().__init__()
-        self.trunk = copy.deepcopy(policy)
-        self.trunk.set_output_embeddings(
-            nn.Identity()
-        )  # never run; without this an untied head would be kept and trained
-        self.trunk.requires_grad_(True)
-        self.head = value_head(policy)
+        self.trunk = copy.deepcopy(policy).requires_grad_(True)
+        self.head = ValueHead(self.trunk)
+        # Never run; without this an untied output layer would be kept and trained.
+        self.trunk.set_output_embeddings(nn.Identity())
 
-    def forward(self, rollout: Rollout) -> Tensor:
-        """Values [N] in reward units at the rollout's N real tokens: the state before token t is chosen."""
-        return self.head(hidden_states(self.trunk, rollout)[rollout.mask]).squeeze(-1)
-
-
-def value_head(policy: PreTrainedModel) -> nn.Linear:
-    """A linear map from hidden states to one value, zero at the start: the first advantages are the returns."""
-    layer = nn.Linear(policy.get_output_embeddings().in_features, 1).to(policy.device)
-    nn.init.zeros_(layer.weight)
-    nn.init.zeros_(layer.bias)
-    return layer
+    def forward(self, rollout: Rollout, hidden: Tensor | None = None) -> Tensor:
+        """As ``ValueHead``; what the policy's ``hidden`` are is of no use to it."""
+        return self.head(rollout)
 
 
 def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:
@@ -238,44 +258,26 @@ class Decoder:
     def __init__(self, model: PreTrainedModel, prompts: Prompts):
         from transformers import DynamicCache, EncoderDecoderCache
 
-        self.model = model
-        self.mask = prompts.mask
-        self.cache = DynamicCache(config=model.config)
+        self.model, self.cache = model, DynamicCache(config=model.config)
+        self.next_input, self.mask, self.memory = prompts.ids, prompts.mask, None
         if model.config.is_encoder_decoder:
-            self.memory, self.memory_mask = encode(model, prompts)
+            self.memory, self.mask = encode(model, prompts)
             self.cache = EncoderDecoderCache(self.cache, DynamicCache(config=model.config))
-            self.next_input = prompts.ids.new_full((len(prompts), 1), model.config.decoder_start_token_id)
-        else:
-            self.next_input = prompts.ids
+            self.next_input = first_inputs(model, prompts)
 
     def logits(self) -> Tensor:
         """Raw logits [b, V] of the next token for the rows still in the batch."""
-        if self.model.config.is_encoder_decoder:
-            hidden = self.model.get_decoder()(
-                input_ids=self.next_input,
-                encoder_hidden_states=self.memory,
-                encoder_attention_mask=self.memory_mask.long(),
-                past_key_values=self.cache,
-                use_cache=True,
-            ).last_hidden_state
-        else:
-            hidden = self.model.base_model(
-                input_ids=self.next_input,
-                attention_mask=self.mask.long(),
-                position_ids=positions(self.mask)[:, -self.next_input.shape[1] :],
-                past_key_values=self.cache,
-                use_cache=True,
-            ).last_hidden_state
+        hidden = trunk(self.model, self.next_input, self.mask, self.memory, self.cache)
         return head(self.model, hidden[:, -1]).float()
 
     def append(self, tokens: Tensor) -> None:
         """Feed the tokens [b] just chosen."""
         self.next_input = tokens.unsqueeze(1)
-        self.mask = torch.cat([self.mask, self.mask.new_ones(len(tokens), 1)], 1)
+        if self.memory is None:
+            self.mask = torch.cat([self.mask, self.mask.new_ones(len(tokens), 1)], 1)
 
     def keep(self, rows: Tensor) -> None:
         """Drop every row but ``rows`` [k] from the batch."""
         self.cache.batch_select_indices(rows)
         self.mask, self.next_input = self.mask[rows], self.next_input[rows]
-        if self.model.config.is_encoder_decoder:
-            self.memory, self.memory_mask = self.memory[rows], self.memory_mask[rows]
+        self.memory = None if self.memory is None else self.memory[rows]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from rlnlp.models import Decoder, playable, restrict
-from rlnlp.samplers import Sampler, chain, top_k, top_p
-from rlnlp.types import Allowed, NotFinite, Prompts, Rollout, Sampling, take
+from rlnlp.samplers import chain, top_k, top_p
+from rlnlp.types import Allowed, NotFinite, Prompts, Rollout, Sampler, Sampling, take
 from rlnlp.types import generator as named_generator
 
 if TYPE_CHECKING:
@@ -60,39 +60,16 @@ def draw(logits: Tensor, uniform: Tensor) -> Tensor:
     return torch.searchsorted(cumulative, (uniform.unsqueeze(1) * cumulative[:, -1:]), right=True).squeeze(1)
 
 
-class _Episodes:
-    """The episodes of a batch while they are sampled: what a ``Rollout`` holds of each, and which of them still run."""
+def logprob(logits: Tensor, tokens: Tensor) -> Tensor:
+    """Log-probabilities [b] in nats of ``tokens`` [b] under ``logits`` [b, V], while they are sampled."""
+    return logits.gather(1, tokens.unsqueeze(1)).squeeze(1) - logits.logsumexp(-1)
 
-    def __init__(self, prompts: Prompts, sampling: Sampling) -> None:
-        B, T, device = len(prompts), sampling.max_new_tokens, prompts.ids.device
-        self.prompts, self.sampling, self.allowed = prompts, sampling, None
-        self.responses = torch.full((B, T), sampling.pad_id, dtype=torch.long, device=device)
-        self.mask = torch.zeros(B, T, dtype=torch.bool, device=device)
-        self.behavior_logprobs, self.logprobs = (torch.zeros(B, T, device=device) for _ in range(2))
-        self.running = torch.ones(B, dtype=torch.bool, device=device)
 
-    def write(self, rows: Tensor, t: int, tokens: Tensor, drawn: Tensor, bare: Tensor, allowed: Tensor | None) -> None:
-        """Step ``t`` of the ``rows`` [b] still in the batch; those of them that have already ended stay padding.
-
-        tokens [b]; drawn, bare [b, V]: the logits that they were drawn from, and those of the bare policy; allowed
-        [b, V] bool, None = all (at every step or at none).
-        """
-        live, at = self.running[rows], tokens.unsqueeze(1)
-        self.responses[rows, t] = torch.where(live, tokens, self.responses[rows, t])
-        self.behavior_logprobs[rows, t] = (drawn.gather(1, at).squeeze(1) - drawn.logsumexp(-1)) * live
-        self.logprobs[rows, t] = (bare.gather(1, at).squeeze(1) - bare.logsumexp(-1)) * live
-        self.mask[rows, t], self.running[rows] = live, live & (tokens != self.sampling.eos_id)
-        if allowed is not None:
-            if self.allowed is None:
-                shape, V = (*self.mask.shape, -(-allowed.shape[1] // 8)), allowed.shape[1]
-                self.allowed = Allowed(torch.zeros(shape, dtype=torch.uint8, device=self.mask.device), V)
-            self.allowed.bits[rows, t] = Allowed.pack(allowed)
-
-    def rollout(self) -> Rollout:
-        """All of them, as long as the longest response."""
-        allowed = self.allowed and dataclasses.replace(self.allowed, bits=self.allowed.bits * self.mask.unsqueeze(-1))
-        records = self.responses, self.mask, ~self.running, self.behavior_logprobs, self.logprobs
-        return _real_columns(Rollout(self.prompts, *records, self.sampling, allowed))
+def spread(values: Tensor, rows: Tensor, live: Tensor, B: int) -> Tensor:
+    """One step's column [B, ...] of a rollout: ``values`` [b, ...] in their ``rows`` [b], zero where an episode has
+    ended (not ``live`` [b]) or its row has left the batch."""
+    values = values * live.view(-1, *[1] * (values.dim() - 1))
+    return values.new_zeros(B, *values.shape[1:]).index_copy(0, rows, values)
 
 
 @torch.no_grad()
@@ -121,26 +98,29 @@ def sample(
     policy.eval()
     B, T, device = len(prompts), sampling.max_new_tokens, prompts.ids.device
     uniform = torch.rand(B, T, generator=generator, dtype=torch.float64).to(device)
-    episodes = _Episodes(prompts, sampling)
-    decoders = [Decoder(policy, prompts)] + ([Decoder(mask_model, prompts)] if mask_model is not None else [])
-    rules = ([] if mask_model is None else [(1, mask_rule)]) + ([] if sampler is None else [(0, sampler)])
-    rows, states = torch.arange(B, device=device), [None] * len(rules)
+    decoders = [Decoder(model, prompts) for model in (policy, mask_model) if model is not None]
+    rules = [(which, rule) for which, rule in ((1, mask_rule), (0, sampler)) if rule is not None]
+    rows, states, columns = torch.arange(B, device=device), [None] * len(rules), []
+    running = torch.ones(B, dtype=torch.bool, device=device)
     for t in range(T):
-        all_logits, allowed = [decoder.logits() for decoder in decoders], None
-        logits, steps = all_logits[0], torch.full((len(rows),), t, device=device)
+        every, allowed = [decoder.logits() for decoder in decoders], None
+        at = torch.full((len(rows),), t, device=device)
         for i, (which, rule) in enumerate(rules):
-            _, kept, states[i] = rule(restrict(all_logits[which], sampling, steps, allowed), states[i])
+            _, kept, states[i] = rule(restrict(every[which], sampling, at, allowed), states[i])
             allowed = kept if allowed is None else allowed & kept
-        restricted, free = restrict(logits, sampling, steps, allowed), playable(logits, sampling, steps)
-        tokens = draw(restricted, uniform[rows, t])
+        drawn, bare = restrict(every[0], sampling, at, allowed), playable(every[0], sampling, at)
+        tokens, live = draw(drawn, uniform[rows, t]), running[rows]
         states = observe(states, tokens)
-        episodes.write(rows, t, tokens, restricted, free, allowed)
-        if not episodes.running.any() or t == T - 1:
+        bits = [] if allowed is None else [Allowed.pack(allowed)]
+        seen = [tokens, live, logprob(drawn, tokens), logprob(bare, tokens), *bits]
+        columns.append([spread(value, rows, live, B) for value in seen])
+        running[rows] = live & (tokens != sampling.eos_id)
+        if not running.any() or t == T - 1:
             break
         for decoder in decoders:
             decoder.append(tokens)
         # Compacting copies the caches: worth it once a quarter of the rows has ended. A rule with a state keeps all.
-        alive = episodes.running[rows].nonzero().squeeze(1)
+        alive = running[rows].nonzero().squeeze(1)
         if len(alive) <= 0.75 * len(rows) and all(state is None for state in states):
             rows = rows[alive]
             for decoder in decoders:
@@ -148,16 +128,10 @@ def sample(
             if follow is not None:
                 follow(alive)
     policy.train(was_training)
-    return episodes.rollout()
-
-
-def _real_columns(rollout: Rollout) -> Rollout:
-    """Without the response columns that are padding in every row."""
-    used = int(rollout.mask.any(0).sum())
-    cut = {name: getattr(rollout, name)[:, :used] for name in ("responses", "mask", "behavior_logprobs", "logprobs")}
-    if rollout.allowed is not None:
-        cut["allowed"] = dataclasses.replace(rollout.allowed, bits=rollout.allowed.bits[:, :used])
-    return dataclasses.replace(rollout, **cut)
+    responses, mask, drawn_logprobs, bare_logprobs, *bits = (torch.stack(column, 1) for column in zip(*columns))
+    responses = responses.masked_fill(~mask, sampling.pad_id)
+    allowed = Allowed(bits[0], drawn.shape[1]) if bits else None
+    return Rollout(prompts, responses, mask, ~running, drawn_logprobs, bare_logprobs, sampling, allowed)
 
 
 def repeat(prompts: Prompts, n: int) -> Prompts:
@@ -174,10 +148,12 @@ def decode(rollout: Rollout, tokenizer: PreTrainedTokenizerBase) -> list[str]:
 
 def trim(rollout: Rollout) -> Rollout:
     """Drop prompt and response columns that are padding in every row: a minibatch of short rows costs a short pass."""
-    prompts = rollout.prompts
+    prompts, used = rollout.prompts, int(rollout.mask.any(0).sum())
     start = int(prompts.mask.any(0).long().argmax())
-    prompts = dataclasses.replace(prompts, ids=prompts.ids[:, start:], mask=prompts.mask[:, start:])
-    return dataclasses.replace(_real_columns(rollout), prompts=prompts)
+    cut = {name: getattr(rollout, name)[:, :used] for name in ("responses", "mask", "behavior_logprobs", "logprobs")}
+    if rollout.allowed is not None:
+        cut["allowed"] = replace(rollout.allowed, bits=rollout.allowed.bits[:, :used])
+    return replace(rollout, prompts=replace(prompts, ids=prompts.ids[:, start:], mask=prompts.mask[:, start:]), **cut)
 
 
 def from_references(prompts: Prompts, tokenizer: PreTrainedTokenizerBase, sampling: Sampling) -> Rollout:
@@ -205,9 +181,7 @@ def from_references(prompts: Prompts, tokenizer: PreTrainedTokenizerBase, sampli
 def batch_of(prompts: Prompts, size: int, seed: int, update: int) -> Prompts:
     """The prompts of one update: ``size`` of them, walking through seeded permutations of all, each prompt once a
     pass."""
-    positions = range(update * size, (update + 1) * size)
-    orders = {}
-    for epoch in {position // len(prompts) for position in positions}:
-        orders[epoch] = torch.randperm(len(prompts), generator=named_generator(seed, "prompts", epoch))
-    rows = torch.stack([orders[position // len(prompts)][position % len(prompts)] for position in positions])
-    return take(prompts, rows)
+    n, start = len(prompts), update * size
+    passes = range(start // n, (start + size - 1) // n + 1)
+    orders = [torch.randperm(n, generator=named_generator(seed, "prompts", number)) for number in passes]
+    return take(prompts, torch.cat(orders)[start % n :][:size])

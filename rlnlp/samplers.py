@@ -14,12 +14,11 @@ import dataclasses
 import difflib
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
-Sampler = Callable[[Tensor, Any], tuple[Tensor, Tensor, Any]]
+from rlnlp.types import Sampler
 
 
 def none() -> Sampler:

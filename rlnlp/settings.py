@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import get_origin
 
 import pydantic
 
@@ -48,12 +49,17 @@ class Settings(pydantic.BaseModel):
     def _lists_to_tuples(cls, data):
         if not isinstance(data, dict):
             return data
-        tuples = {name for name, field in cls.model_fields.items() if _is_tuple(field.annotation)}
+        tuples = {name for name, field in cls.model_fields.items() if get_origin(field.annotation) is tuple}
         return {k: tuple(v) if k in tuples and isinstance(v, list) else v for k, v in data.items()}
 
     def replace(self, **changes) -> Settings:
         """A validated copy with some fields changed (`model_copy` alone does not validate)."""
         return type(self).model_validate({**self.model_dump(), **changes})
+
+    def at_most(self, name: str, bound: str) -> None:
+        """Raise ``ValueError`` where the setting ``name`` is larger than the setting ``bound``."""
+        if (value := getattr(self, name)) > (most := getattr(self, bound)):
+            raise ValueError(f"{name} {value}: expected at most {bound} ({most})")
 
 
 class Horizon(Settings):
@@ -61,12 +67,5 @@ class Horizon(Settings):
 
     @pydantic.model_validator(mode="after")
     def _blocked_tokens_end_before_the_horizon(self):
-        if self.min_new_tokens > self.max_new_tokens:
-            raise ValueError(
-                f"min_new_tokens {self.min_new_tokens}: expected at most max_new_tokens ({self.max_new_tokens})"
-            )
+        self.at_most("min_new_tokens", "max_new_tokens")
         return self
-
-
-def _is_tuple(annotation) -> bool:
-    return annotation is tuple or getattr(annotation, "__origin__", None) is tuple

@@ -15,9 +15,8 @@ from torch import Tensor
 
 from rlnlp import samplers
 from rlnlp.models import chosen_logprobs, playable, restrict
-from rlnlp.samplers import Sampler
 from rlnlp.static import StaticDecoder, Step
-from rlnlp.types import Allowed, NotFinite, Prompts, Rollout, Sampling
+from rlnlp.types import Allowed, NotFinite, Prompts, Rollout, Sampler, Sampling
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -112,12 +111,6 @@ def draw(probabilities: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
     return token.clamp(0, V - 1).squeeze(1), torch.isfinite(masses.sum(1))
 
 
-def pack(allowed: Tensor) -> Tensor:
-    """``Allowed.pack`` without its copy of the weights to the device, which a graph cannot record."""
-    padded = torch.nn.functional.pad(allowed, (0, -allowed.shape[-1] % 8)).unflatten(-1, (-1, 8)).to(torch.uint8)
-    return (padded << torch.arange(8, dtype=torch.uint8, device=allowed.device)).sum(-1, dtype=torch.uint8)
-
-
 class StaticSampler:
     """Episodes of one shape, batch after batch, in the same memory; arguments as of ``sample_static``."""
 
@@ -190,7 +183,7 @@ class StaticSampler:
         self._write(self.logprobs, bare, 0.0)
         self._write(self.mask, self.running, False)
         if allowed is not None:
-            packed = pack(allowed)
+            packed = Allowed.pack(allowed)
             if self.bits is None:  # at the first token of the first batch, before anything is recorded
                 self.vocabulary, shape = allowed.shape[1], (*self.mask.shape, packed.shape[1])
                 self.bits = torch.zeros(shape, dtype=torch.uint8, device=packed.device)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 Record = TypeVar("Record")
+Sampler = Callable[[Tensor, Any], tuple[Tensor, Tensor, Any]]  # what a rule is given and returns: see ``samplers``
 
 
 class NotFinite(ValueError):
@@ -108,19 +110,19 @@ class Allowed:
     bits: Tensor
     vocabulary: int
 
-    _weights = torch.tensor([1, 2, 4, 8, 16, 32, 64, 128], dtype=torch.uint8)
-
     @staticmethod
     def pack(allowed: Tensor) -> Tensor:
-        """Booleans [..., V] to bits [..., ceil(V / 8)]; bit j of byte i is token 8 i + j."""
-        pad = -allowed.shape[-1] % 8
-        padded = torch.nn.functional.pad(allowed, (0, pad)).to(torch.uint8)
-        return (padded.unflatten(-1, (-1, 8)) * Allowed._weights.to(allowed.device)).sum(-1, dtype=torch.uint8)
+        """Booleans [..., V] to bits [..., ceil(V / 8)]; bit j of byte i is token 8 i + j.
+
+        Nothing is copied to the device, so that a CUDA graph can record it.
+        """
+        padded = torch.nn.functional.pad(allowed, (0, -allowed.shape[-1] % 8)).unflatten(-1, (-1, 8)).to(torch.uint8)
+        return (padded << torch.arange(8, dtype=torch.uint8, device=allowed.device)).sum(-1, dtype=torch.uint8)
 
     def unpack(self, mask: Tensor) -> Tensor:
         """Booleans [N, V] for the N positions where ``mask`` [B, T] holds, row by row."""
-        bits = self.bits[mask].unsqueeze(-1)
-        return (bits & Allowed._weights.to(bits.device)).bool().flatten(-2)[:, : self.vocabulary]
+        bits = self.bits[mask].unsqueeze(-1) >> torch.arange(8, dtype=torch.uint8, device=mask.device)
+        return (bits & 1).bool().flatten(-2)[:, : self.vocabulary]
 
 
 @dataclass(frozen=True)
@@ -145,12 +147,8 @@ class Rollout:
 
     def __post_init__(self) -> None:
         B, T = self.responses.shape
-        expect(
-            mask=(self.mask, (B, T)),
-            terminated=(self.terminated, (B,)),
-            behavior_logprobs=(self.behavior_logprobs, (B, T)),
-            logprobs=(self.logprobs, (B, T)),
-        )
+        expect(terminated=(self.terminated, (B,)))
+        expect(**{name: (getattr(self, name), (B, T)) for name in ("mask", "behavior_logprobs", "logprobs")})
         if len(self.prompts) != B:
             raise ValueError(f"rollout.prompts: expected {B} prompts, got {len(self.prompts)}")
         if (self.mask[:, 1:] & ~self.mask[:, :-1]).any():

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from rlnlp.advantages import kl_estimate, masked_mean, split_score, token_rewards
-from rlnlp.losses import explained_variance
+from rlnlp.losses import explained_variance, kl_estimate, masked_mean, per_response, token_rewards
 from rlnlp.models import score_tokens
 from rlnlp.rollout import batch_of
 from rlnlp.types import Experience, NotFinite, Prompts, Rollout
@@ -74,19 +73,15 @@ def gradient_step(state, loss: Tensor, max_norm: float, episodes: Rollout) -> fl
 
     Raises ``Diverged``, before the weights are touched, where the loss or the norm is not finite.
     """
-
-    def check(what: str, number: Tensor) -> None:
+    loss.backward()
+    weights = [weight for group in state.optimizer.param_groups for weight in group["params"]]
+    norm = nn.utils.clip_grad_norm_(weights, max_norm)
+    for what, number in (("loss", loss), ("gradient norm", norm)):
         if not torch.isfinite(number):
             examples = ", ".join(episodes.prompts.example_ids[:8])
             raise Diverged(
                 f"update {state.update + 1}: the {what} is {number.item()}; examples of this minibatch: {examples}"
             )
-
-    check("loss", loss)
-    loss.backward()
-    weights = [weight for group in state.optimizer.param_groups for weight in group["params"]]
-    norm = nn.utils.clip_grad_norm_(weights, max_norm)
-    check("gradient norm", norm)
     state.optimizer.step()
     state.optimizer.zero_grad(set_to_none=True)  # now: gradients and the next pass's activations never coexist whole
     return norm.item()
@@ -100,12 +95,10 @@ def rewarded(state, rollout: Rollout, score: Score, config) -> tuple[Tensor, dic
     ``state`` has reference and kl; ``config`` has kl_estimator.
     """
     scores, parts = score(rollout)
-    mask = rollout.mask
-    scores, token_scores = split_score(scores, mask)
     ref_logprobs = score_tokens(state.reference, rollout)
-    kl = kl_estimate(logprobs=rollout.logprobs, ref_logprobs=ref_logprobs, kind=config.kl_estimator) * mask
-    at_end = scores if token_scores is None else torch.zeros_like(scores)
-    return scores, parts, ref_logprobs, kl, token_rewards(at_end, kl, mask, state.kl.coef, token_scores)
+    kl = kl_estimate(logprobs=rollout.logprobs, ref_logprobs=ref_logprobs, kind=config.kl_estimator) * rollout.mask
+    rewards = token_rewards(scores, kl, rollout.mask, state.kl.coef)
+    return per_response(scores, rollout.mask), parts, ref_logprobs, kl, rewards
 
 
 def describe(state, experience: Experience) -> Metrics:

@@ -18,8 +18,8 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from rlnlp import models
-from rlnlp.advantages import KLCoefficient, rewards_to_go
 from rlnlp.learners.common import About, Diverged, Metrics, Score, describe, finite, loop, rewarded
+from rlnlp.losses import KLCoefficient, rewards_to_go
 from rlnlp.offpolicy import q_heads, td
 from rlnlp.offpolicy.exploration import allowed_at, exploring, falling
 from rlnlp.offpolicy.replay import Replay, Transitions

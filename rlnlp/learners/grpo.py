@@ -18,12 +18,11 @@ import torch
 from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
-from rlnlp.advantages import group_relative, kl_estimate, split_score, token_rewards
 from rlnlp.learners import ppo, reinforce
 from rlnlp.learners.common import About, Metrics, Score, finite, loop
 from rlnlp.learners.reinforce import State
 from rlnlp.learners.rloo import check_group, check_groups
-from rlnlp.losses import ppo_clip
+from rlnlp.losses import group_relative, kl_estimate, per_response, ppo_clip, token_rewards
 from rlnlp.models import behavior_logits, chosen_logprobs, head, hidden_states, score_tokens, task_logits
 from rlnlp.rollout import repeat, trim
 from rlnlp.settings import Horizon
@@ -64,16 +63,13 @@ class Config(Horizon):
     @model_validator(mode="after")
     def _together(self):
         check_groups(self.episodes_per_update, self.group)
-        if self.minibatches > self.episodes_per_update:
-            raise ValueError(
-                f"minibatches {self.minibatches}: expected at most episodes_per_update ({self.episodes_per_update})"
-            )
+        self.at_most("minibatches", "episodes_per_update")
         return self
 
 
 def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Experience:
     """``group`` responses to each of B prompts, in B x group rows, a prompt's rows together."""
-    return experience(state, ppo.rollout(state, repeat(prompts, config.group), config), score, config)
+    return experience(state, ppo.rollout(state, repeat(prompts, config.group)), score, config)
 
 
 @torch.no_grad()
@@ -81,10 +77,9 @@ def experience(state: State, rollout: Rollout, score: Score, config: Config) -> 
     """Scores and their advantages within each group; the KL is k3 and is in no reward."""
     scores, parts = score(rollout)
     mask, zeros = rollout.mask, torch.zeros_like(rollout.logprobs)
-    scores, token_scores = split_score(scores, mask)
+    rewards, scores = token_rewards(scores, zeros, mask, 0.0), per_response(scores, mask)
     ref_logprobs = score_tokens(state.reference, rollout)
     kl = kl_estimate(logprobs=rollout.logprobs, ref_logprobs=ref_logprobs, kind="k3") * mask
-    rewards = token_rewards(scores, zeros, mask, 0.0) if token_scores is None else token_scores
     spread = [value.unsqueeze(1) * mask for value in (group_relative(scores, config.group, config.normalise), scores)]
     return Experience(rollout, scores, parts, ref_logprobs, kl, rewards, zeros, *spread)
 
@@ -95,7 +90,7 @@ def minibatch_loss(state: State, batch: Experience, config: Config) -> tuple[Ten
     raw = head(state.policy, hidden_states(state.policy, episodes)[episodes.mask]).float()
     logits, tokens = behavior_logits(raw, episodes), batch.rollout.responses[mask]
     logprobs = chosen_logprobs(logits, tokens)
-    policy_part, diagnostics = ppo_clip(
+    policy_part, metrics = ppo_clip(
         logprobs, batch.rollout.behavior_logprobs[mask], batch.advantages[mask], config.clip
     )
     bare = logprobs if logits is raw else chosen_logprobs(task_logits(raw, episodes), tokens)  # the KL is of no mask
@@ -104,9 +99,7 @@ def minibatch_loss(state: State, batch: Experience, config: Config) -> tuple[Ten
     return real * (policy_part + config.kl_coef * kl_part), {
         "policy/loss": real * policy_part.item(),
         "policy/kl_loss": real * kl_part.item(),
-        "policy/clip_fraction": diagnostics["clip_fraction"].item(),
-        "policy/approx_kl": diagnostics["approx_kl"].item(),
-        "policy/ratio_error": (diagnostics["ratio"] - 1).abs().max().item(),
+        **metrics,
     }
 
 

@@ -21,8 +21,8 @@ from rlnlp.learners import ppo
 from rlnlp.learners.common import About, Metrics, Score, TrainingError, finite
 from rlnlp.learners.ppo import update
 from rlnlp.rollout import batch_of, sample, truncation
-from rlnlp.samplers import Sampler, random_mass, top_p
-from rlnlp.types import Allowed, Experience, Prompts, Rollout, generator
+from rlnlp.samplers import random_mass, top_p
+from rlnlp.types import Allowed, Experience, Prompts, Rollout, Sampler, generator
 
 ABOUT = About("NLPO", ("sampling", "learner", "nlpo"), searched_as="nlpo")
 
@@ -58,7 +58,7 @@ def rollout(state: State, prompts: Prompts, config: Config) -> Rollout:
         prompts,
         state.sampling,
         generator(state.seed, "rollout", state.update),
-        sampler=truncation(config.top_k, config.top_p),
+        sampler=state.sampler,
         mask_model=state.mask_model,
         mask_rule=mask_rule(state, config),
     )

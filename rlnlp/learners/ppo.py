@@ -15,10 +15,10 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from rlnlp.advantages import KLCoefficient, gae, whiten
 from rlnlp.learners.common import About, Metrics, Score, TrainingError, describe, gradient_step, loop, rewarded
-from rlnlp.losses import entropy, ppo_clip, value_loss
+from rlnlp.losses import KLCoefficient, entropy, gae, ppo_clip, value_loss, whiten
 from rlnlp.models import (
+    ValueHead,
     ValueModel,
     behavior_logits,
     check_head,
@@ -27,11 +27,10 @@ from rlnlp.models import (
     head,
     hidden_states,
     scatter,
-    value_head,
 )
 from rlnlp.rollout import sample, sampling_from, trim, truncation
 from rlnlp.settings import Horizon
-from rlnlp.types import Experience, Prompts, Rollout, Sampling, generator, take
+from rlnlp.types import Experience, Prompts, Rollout, Sampler, Sampling, generator, take
 
 ABOUT = About("PPO", ("sampling", "learner"), searched_as="ppo")
 
@@ -87,19 +86,16 @@ class Config(Horizon):
     def _together(self):
         if self.kl_target and not self.kl_coef:
             raise ValueError("kl_coef 0: expected > 0 with a kl_target (an adaptive beta is only ever multiplied)")
-        if self.minibatches > self.episodes_per_update:
-            raise ValueError(
-                f"minibatches {self.minibatches}: expected at most episodes_per_update ({self.episodes_per_update})"
-            )
+        self.at_most("minibatches", "episodes_per_update")
         return self
-
-
-Loss = Callable[["State", Experience, Config], tuple[Tensor, Metrics]]
 
 
 @dataclass
 class State:
-    """All that training changes, and the frozen reference. ``update`` counts finished updates."""
+    """All that training changes, and what it needs that does not change: the frozen reference, the rules of sampling.
+
+    ``value`` maps (rollout, hidden states of the policy or None) to values [N]; ``update`` counts finished updates.
+    """
 
     policy: nn.Module
     reference: nn.Module
@@ -107,6 +103,7 @@ class State:
     optimizer: torch.optim.Optimizer
     kl: KLCoefficient
     sampling: Sampling
+    sampler: Sampler | None
     seed: int
     update: int = 0
 
@@ -114,37 +111,32 @@ class State:
 def init(policy, config: Config, seed: int) -> State:
     """Reference = a frozen copy of ``policy`` as it is now. Raises ``ValueError`` for a model we cannot view."""
     check_head(policy)
-    value = value_head(policy) if config.value == "shared" else ValueModel(policy)
+    value = ValueHead(policy) if config.value == "shared" else ValueModel(policy)
     groups = [
         {"params": [p for p in policy.parameters() if p.requires_grad], "lr": config.learning_rate},
         {"params": list(value.parameters()), "lr": config.value_learning_rate or config.learning_rate},
     ]
-    kl = KLCoefficient(config.kl_coef, config.kl_target, config.kl_gain)
     return State(
         policy.eval(),
         frozen_copy(policy),
         value.eval(),
         torch.optim.AdamW(groups, eps=1e-5, weight_decay=0.0, fused=True),
-        kl,
+        KLCoefficient(config.kl_coef, config.kl_target, config.kl_gain),
         sampling_from(policy, config.max_new_tokens, config.temperature, config.min_new_tokens),
+        truncation(config.top_k, config.top_p),
         seed,
     )
 
 
-def rollout(state: State, prompts: Prompts, config: Config) -> Rollout:
+def rollout(state: State, prompts: Prompts) -> Rollout:
     """Sample one response per prompt from the policy as it is now."""
-    return sample(
-        state.policy,
-        prompts,
-        state.sampling,
-        generator(state.seed, "rollout", state.update),
-        truncation(config.top_k, config.top_p),
-    )
+    numbers = generator(state.seed, "rollout", state.update)
+    return sample(state.policy, prompts, state.sampling, numbers, state.sampler)
 
 
 def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Experience:
     """One response per prompt, scored, with token rewards, values and advantages."""
-    return experience(state, rollout(state, prompts, config), score, config)
+    return experience(state, rollout(state, prompts), score, config)
 
 
 @torch.no_grad()
@@ -152,57 +144,17 @@ def experience(state: State, rollout: Rollout, score: Score, config: Config) -> 
     """What the learner needs to know of a rollout: its rewards, their values and advantages."""
     scores, parts, ref_logprobs, kl, rewards = rewarded(state, rollout, score, config)
     mask = rollout.mask
-    values = scatter(state_values(state, rollout), mask)
+    values = scatter(state.value(rollout), mask)
     raw = gae(rewards, values, mask, config.gamma, config.lam)
     advantages = whiten(raw, mask) if config.whiten_advantages else raw
     return Experience(rollout, scores, parts, ref_logprobs, kl, rewards, values, advantages, (raw + values) * mask)
-
-
-def state_values(state: State, rollout: Rollout) -> Tensor:
-    """Values [N] in reward units, from the value network or from the head on the policy's trunk."""
-    if isinstance(state.value, ValueModel):
-        return state.value(rollout)
-    return state.value(hidden_states(state.policy, rollout)[rollout.mask]).squeeze(-1)
 
 
 def policy_and_values(state: State, rollout: Rollout) -> tuple[Tensor, Tensor]:
     """Logits [N, V] of the distribution the rollout was sampled from, and values [N]; one trunk pass if it is
     shared."""
     hidden = hidden_states(state.policy, rollout)[rollout.mask]
-    logits = behavior_logits(head(state.policy, hidden).float(), rollout)
-    shared = not isinstance(state.value, ValueModel)
-    return logits, state.value(hidden).squeeze(-1) if shared else state.value(rollout)
-
-
-def update(state: State, experience: Experience, config: Config, loss_of: Loss | None = None) -> Metrics:
-    """Epochs of minibatch steps on one experience; returns the update's metrics.
-
-    loss_of: (state, minibatch, config) -> (loss, metrics), for learners whose loss is not ``minibatch_loss``.
-    Raises ``TrainingError`` where the first ratio is not 1 (sampling and scoring disagree), ``Diverged`` where a loss
-    or gradient is not finite.
-    """
-    loss_of = loss_of or minibatch_loss
-    order = generator(state.seed, "minibatches", state.update)
-    seen: list[Metrics] = []
-    for _ in range(config.epochs):
-        for rows in torch.randperm(len(experience), generator=order).tensor_split(config.minibatches):
-            batch = take(experience, rows)
-            loss, metrics = loss_of(state, batch, config)
-            if not seen and "ratio" not in config.breaks and metrics["policy/ratio_error"] > 1e-3:
-                raise TrainingError(
-                    f"update {state.update + 1}: the ratio of the first minibatch is off 1 by "
-                    f"{metrics['policy/ratio_error']:.2g} (allowed 1e-3): the policy does not score its own samples "
-                    "as it "
-                    f"drew them. An experiment that breaks this on purpose says so: breaks: [ratio]"
-                )
-            norm = gradient_step(state, loss, config.max_grad_norm, batch.rollout)
-            seen.append({**metrics, "policy/gradient_norm": norm})
-    first_error = seen[0]["policy/ratio_error"]
-    means = {name: sum(m[name] for m in seen) / len(seen) for name in seen[0]}
-    metrics = {**describe(state, experience), **means, "policy/first_ratio_error": first_error}
-    state.kl.update(metrics["objective/kl"])
-    state.update += 1
-    return metrics
+    return behavior_logits(head(state.policy, hidden).float(), rollout), state.value(rollout, hidden)
 
 
 def minibatch_loss(
@@ -212,29 +164,47 @@ def minibatch_loss(
 
     valued: [B, T] bool, the tokens whose values are trained; None = all real ones.
     """
-    mask = batch.rollout.mask
-    episodes = trim(batch.rollout)
-    logits, values = policy_and_values(state, episodes)
+    mask, old = batch.rollout.mask, batch.rollout.behavior_logprobs
+    logits, values = policy_and_values(state, trim(batch.rollout))
     logprobs = chosen_logprobs(logits, batch.rollout.responses[mask])
-    policy_part, diagnostics = ppo_clip(
-        logprobs, batch.rollout.behavior_logprobs[mask], batch.advantages[mask], config.clip
-    )
-    if valued is None:
-        valued = mask
-    else:
-        values = values[valued[mask]]
-    value_part = value_loss(values, batch.values[valued], batch.returns[valued], config.value_clip)
+    policy_part, metrics = ppo_clip(logprobs, old[mask], batch.advantages[mask], config.clip)
+    if valued is not None:
+        values, mask = values[valued[mask]], valued
+    value_part = value_loss(values, batch.values[mask], batch.returns[mask], config.value_clip)
     loss = policy_part + config.value_coef * value_part
     if config.entropy_coef:
         loss = loss - config.entropy_coef * entropy(logits)
-    metrics = {
-        "policy/loss": policy_part.item(),
-        "value/loss": value_part.item(),
-        "policy/clip_fraction": diagnostics["clip_fraction"].item(),
-        "policy/approx_kl": diagnostics["approx_kl"].item(),
-        "policy/ratio_error": (diagnostics["ratio"] - 1).abs().max().item(),
-    }
-    return loss, metrics
+    return loss, {"policy/loss": policy_part.item(), "value/loss": value_part.item(), **metrics}
+
+
+Loss = Callable[[State, Experience, Config], tuple[Tensor, Metrics]]
+
+
+def update(state: State, experience: Experience, config: Config, loss_of: Loss = minibatch_loss) -> Metrics:
+    """Epochs of minibatch steps on one experience; returns the update's metrics.
+
+    loss_of: (state, minibatch, config) -> (loss, metrics), for learners whose loss is not ``minibatch_loss``.
+    Raises ``TrainingError`` where the first ratio is not 1 (sampling and scoring disagree), ``Diverged`` where a loss
+    or gradient is not finite.
+    """
+    order, seen = generator(state.seed, "minibatches", state.update), []
+    for _ in range(config.epochs):
+        for rows in torch.randperm(len(experience), generator=order).tensor_split(config.minibatches):
+            batch = take(experience, rows)
+            loss, metrics = loss_of(state, batch, config)
+            if not seen and "ratio" not in config.breaks and metrics["policy/ratio_error"] > 1e-3:
+                raise TrainingError(
+                    f"update {state.update + 1}: the ratio of the first minibatch is off 1 by "
+                    f"{metrics['policy/ratio_error']:.2g} (allowed 1e-3): the policy does not score its own samples "
+                    "as it drew them. An experiment that breaks this on purpose says so: breaks: [ratio]"
+                )
+            norm = gradient_step(state, loss, config.max_grad_norm, batch.rollout)
+            seen.append({**metrics, "policy/gradient_norm": norm})
+    means = {name: sum(m[name] for m in seen) / len(seen) for name in seen[0]}
+    metrics = {**describe(state, experience), **means, "policy/first_ratio_error": seen[0]["policy/ratio_error"]}
+    state.kl.update(metrics["objective/kl"])
+    state.update += 1
+    return metrics
 
 
 def train(state: State, prompts: Prompts, score: Score, config: Config) -> Iterator[Metrics]:

@@ -18,15 +18,14 @@ import torch
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
-from rlnlp.advantages import KLCoefficient, leave_one_out, rewards_to_go
 from rlnlp.learners import ppo
 from rlnlp.learners.common import About, Metrics, Score, loop, rewarded
 from rlnlp.learners.ppo import rollout
-from rlnlp.losses import policy_gradient
+from rlnlp.losses import KLCoefficient, leave_one_out, policy_gradient, rewards_to_go
 from rlnlp.models import behavior_logits, check_head, chosen_logprobs, frozen_copy, head, hidden_states
-from rlnlp.rollout import sampling_from, trim
+from rlnlp.rollout import sampling_from, trim, truncation
 from rlnlp.settings import Horizon
-from rlnlp.types import Experience, Prompts, Rollout, Sampling
+from rlnlp.types import Experience, Prompts, Rollout, Sampler, Sampling
 
 ABOUT = About("REINFORCE", ("sampling", "learner"), searched_as="reinforce")
 
@@ -68,6 +67,7 @@ class State:
     optimizer: torch.optim.Optimizer
     kl: KLCoefficient
     sampling: Sampling
+    sampler: Sampler | None
     seed: int
     update: int = 0
 
@@ -78,12 +78,13 @@ def init(policy, config: Config, seed: int) -> State:
     trained = [p for p in policy.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, eps=1e-5, weight_decay=0.0, fused=True)
     sampling = sampling_from(policy, config.max_new_tokens, config.temperature, config.min_new_tokens)
-    return State(policy.eval(), frozen_copy(policy), optimizer, KLCoefficient(config.kl_coef), sampling, seed)
+    sampler, kl = truncation(config.top_k, config.top_p), KLCoefficient(config.kl_coef)
+    return State(policy.eval(), frozen_copy(policy), optimizer, kl, sampling, sampler, seed)
 
 
 def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Experience:
     """One response per prompt, scored, with returns and advantages. Raises ``ValueError`` for a single prompt."""
-    return experience(state, rollout(state, prompts, config), score, config)
+    return experience(state, rollout(state, prompts), score, config)
 
 
 @torch.no_grad()

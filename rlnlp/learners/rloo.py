@@ -14,10 +14,10 @@ from typing import ClassVar
 import torch
 from pydantic import Field, field_validator, model_validator
 
-from rlnlp.advantages import leave_one_out
 from rlnlp.learners import ppo, reinforce
 from rlnlp.learners.common import About, Metrics, Score, loop, rewarded
 from rlnlp.learners.reinforce import State, update
+from rlnlp.losses import leave_one_out
 from rlnlp.rollout import repeat
 from rlnlp.types import Experience, Prompts, Rollout
 
@@ -70,7 +70,7 @@ class Config(reinforce.Config):
 
 def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Experience:
     """``group`` responses to each of B prompts, in B x group rows, a prompt's rows together."""
-    return experience(state, ppo.rollout(state, repeat(prompts, config.group), config), score, config)
+    return experience(state, ppo.rollout(state, repeat(prompts, config.group)), score, config)
 
 
 @torch.no_grad()

@@ -22,8 +22,8 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from rlnlp import models
-from rlnlp.advantages import KLCoefficient, gae, rewards_to_go
 from rlnlp.learners.common import About, Diverged, Metrics, Score, describe, loop, rewarded
+from rlnlp.losses import KLCoefficient, gae, rewards_to_go
 from rlnlp.offpolicy import q_heads, td
 from rlnlp.offpolicy.replay import Replay, Transitions
 from rlnlp.rollout import sample, sampling_from

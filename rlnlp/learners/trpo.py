@@ -22,13 +22,12 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from rlnlp.advantages import KLCoefficient
 from rlnlp.learners.common import About, Diverged, Metrics, Score, TrainingError, describe, gradient_step, loop
 from rlnlp.learners.ppo import State, collect
-from rlnlp.losses import value_loss
+from rlnlp.losses import KLCoefficient, value_loss
 from rlnlp.models import ValueModel, behavior_logits, check_head, frozen_copy, head, hidden_states, sync
 from rlnlp.optim import categorical_kl, fisher_product, flat, line_search, natural_step
-from rlnlp.rollout import sampling_from, trim
+from rlnlp.rollout import sampling_from, trim, truncation
 from rlnlp.settings import Horizon
 from rlnlp.types import Experience, Prompts, Rollout, generator, take
 
@@ -87,10 +86,7 @@ class Config(Horizon):
     def _together(self):
         if self.kl_target and not self.kl_coef:
             raise ValueError("kl_coef 0: expected > 0 with a kl_target (an adaptive beta is only ever multiplied)")
-        if self.minibatches > self.episodes_per_update:
-            raise ValueError(
-                f"minibatches {self.minibatches}: expected at most episodes_per_update ({self.episodes_per_update})"
-            )
+        self.at_most("minibatches", "episodes_per_update")
         return self
 
 
@@ -98,14 +94,14 @@ def init(policy, config: Config, seed: int) -> State:
     """PPO's state, whose optimiser knows the value network alone. Raises ``ValueError`` for a model we cannot view."""
     check_head(policy)
     value = ValueModel(policy)
-    kl = KLCoefficient(config.kl_coef, config.kl_target, config.kl_gain)
     return State(
         policy.eval(),
         frozen_copy(policy),
         value.eval(),
         torch.optim.AdamW(value.parameters(), lr=config.learning_rate, eps=1e-5, weight_decay=0.0, fused=True),
-        kl,
+        KLCoefficient(config.kl_coef, config.kl_target, config.kl_gain),
         sampling_from(policy, config.max_new_tokens, config.temperature, config.min_new_tokens),
+        truncation(config.top_k, config.top_p),
         seed,
     )
 

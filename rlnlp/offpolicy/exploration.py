@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from rlnlp import models, vocabulary
 from rlnlp.rollout import draw, observe
-from rlnlp.samplers import Sampler
-from rlnlp.types import Rollout
+from rlnlp.types import Rollout, Sampler
 
 
 def falling(update: int, start: float, end: float, over: int) -> float:

@@ -14,10 +14,10 @@ from typing import ClassVar
 import torch
 from pydantic import Field, field_validator
 
-from rlnlp.advantages import whiten
 from rlnlp.learners import ppo
 from rlnlp.learners.common import About, Metrics, Score, loop
 from rlnlp.learners.ppo import State, rollout
+from rlnlp.losses import whiten
 from rlnlp.types import Experience, Prompts, Rollout
 
 ABOUT = About("bandit", ("sampling", "learner"), searched_as="ppo")
@@ -42,7 +42,7 @@ class Config(ppo.Config):
 
 def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Experience:
     """One response per prompt, scored; return and advantage of each response at all its tokens."""
-    return experience(state, rollout(state, prompts, config), score, config)
+    return experience(state, rollout(state, prompts), score, config)
 
 
 @torch.no_grad()

@@ -14,8 +14,8 @@ import torch
 from pydantic import Field, field_validator
 from torch import nn
 
-from rlnlp.advantages import kl_estimate
 from rlnlp.learners.common import About, Metrics, Score, TrainingError
+from rlnlp.losses import kl_estimate
 from rlnlp.models import check_head, frozen_copy, score_tokens
 from rlnlp.rollout import sampling_from
 from rlnlp.settings import Horizon

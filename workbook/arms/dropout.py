@@ -28,7 +28,7 @@ from rlnlp import types
 from rlnlp.learners import ppo
 from rlnlp.learners.common import About, Metrics, Score, loop
 from rlnlp.models import hidden_states
-from rlnlp.rollout import sample, truncation
+from rlnlp.rollout import sample
 from rlnlp.types import Prompts, Rollout, Sampling, generator
 
 ABOUT = About("PPO with dropout", ("sampling", "learner"), searched_as="ppo")
@@ -128,7 +128,7 @@ def applied(policy, masks: Masks) -> Iterator[None]:
             handle.remove()
 
 
-def rollout(state: State, prompts: Prompts, config: Config, masks: Masks) -> Rollout:
+def rollout(state: State, prompts: Prompts, masks: Masks) -> Rollout:
     """PPO's rollout with ``masks`` on the policy; without any it is PPO's."""
     current = dict(masks)
 
@@ -141,7 +141,7 @@ def rollout(state: State, prompts: Prompts, config: Config, masks: Masks) -> Rol
             prompts,
             state.sampling,
             generator(state.seed, "rollout", state.update),
-            truncation(config.top_k, config.top_p),
+            state.sampler,
             follow=follow,
         )
 
@@ -149,7 +149,7 @@ def rollout(state: State, prompts: Prompts, config: Config, masks: Masks) -> Rol
 def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Experience:
     """PPO's experience. The KL penalty is that of the policy that was sampled from, dropout included."""
     masks = {} if config.mode == "update_only" else draw(state, len(prompts), config.rate, "rollout", state.update)
-    seen = ppo.experience(state, rollout(state, prompts, config, masks), score, config)
+    seen = ppo.experience(state, rollout(state, prompts, masks), score, config)
     return Experience(**{f.name: getattr(seen, f.name) for f in fields(seen)}, masks=masks)
 
 

@@ -34,17 +34,17 @@ class Config(ppo.Config):
         return self
 
 
-def rollout(state: State, prompts: Prompts, config: Config) -> Rollout:
+def rollout(state: State, prompts: Prompts) -> Rollout:
     """PPO's rollout, recorded as if the bare policy had been sampled from: temperature 1, all tokens that the task
     allows."""
-    drawn = ppo.rollout(state, prompts, config)
+    drawn = ppo.rollout(state, prompts)
     bare = replace(drawn.sampling, temperature=1.0)
     return replace(drawn, behavior_logprobs=drawn.logprobs, sampling=bare, allowed=None)
 
 
 def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Experience:
     """PPO's experience of a rollout that is scored over the whole vocabulary."""
-    return ppo.experience(state, rollout(state, prompts, config), score, config)
+    return ppo.experience(state, rollout(state, prompts), score, config)
 
 
 def train(state: State, prompts: Prompts, score: Score, config: Config) -> Iterator[Metrics]:
