@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from rlnlp.losses import KLCoefficient
+
 
 def _weights(module: nn.Module) -> dict[str, Tensor]:
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}  # tied weights once
@@ -30,8 +32,8 @@ def pack(state: Any) -> tuple[dict[str, Tensor], dict[str, float]]:
                 tensors.update({f"{f.name}.{index}.{k}": torch.as_tensor(v).clone() for k, v in slots.items()})
         elif hasattr(value, "tensors"):
             tensors.update({f"{f.name}.{k}": v.detach().clone().contiguous() for k, v in value.tensors().items()})
-        elif hasattr(value, "state"):
-            numbers.update({f"{f.name}.{k}": v for k, v in value.state().items()})
+        elif isinstance(value, KLCoefficient):
+            numbers[f"{f.name}.coef"] = value.coef
         elif isinstance(value, int):
             numbers[f.name] = value
     return tensors, numbers
@@ -61,7 +63,7 @@ def unpack(state: Any, tensors: dict[str, Tensor], numbers: dict[str, float]) ->
             value.load_state_dict({"state": slots, "param_groups": value.state_dict()["param_groups"]})
         elif hasattr(value, "tensors"):
             value.load_tensors(mine)
-        elif hasattr(value, "state"):
-            value.restore({k.removeprefix(f.name + "."): v for k, v in numbers.items() if k.startswith(f.name + ".")})
+        elif isinstance(value, KLCoefficient):
+            value.coef = float(numbers[f"{f.name}.coef"])
         elif isinstance(value, int):
             setattr(state, f.name, numbers[f.name])

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from rlnlp.types import expect
 
+Metrics = dict[str, float]
+
 
 def kl_estimate(*, logprobs: Tensor, ref_logprobs: Tensor, kind: Literal["k1", "k2", "k3"] = "k1") -> Tensor:
     """Estimate KL(policy || reference) at each token from the one token sampled; Schulman 2020, "Approximating KL".
@@ -47,6 +49,7 @@ class KLCoefficient:
             targets, divide them by the response length.) RL4LMs ships 1 to 3, seldom reached: there beta only decays
     gain    relative step, in (0, 1]; RL4LMs' code 0.1, its paper's text 0.2. At most a factor 7.2 up or 7.5 down in 100
             updates at 0.1
+    All that a resume needs is ``coef``.
     """
 
     def __init__(self, coef: float, target: float = 0.0, gain: float = 0.1):
@@ -57,14 +60,6 @@ class KLCoefficient:
         if self.target:
             self.coef *= 1 + self.gain * min(max((kl - self.target) / self.target, -0.2), 0.2)
         return self.coef
-
-    def state(self) -> dict[str, float]:
-        """All that a resume needs, as plain numbers."""
-        return {"coef": self.coef}
-
-    def restore(self, state: dict[str, float]) -> None:
-        """Take over what ``state`` returned, bit for bit."""
-        self.coef = float(state["coef"])
 
 
 def token_rewards(scores: Tensor, kl: Tensor, mask: Tensor, kl_coef: float) -> Tensor:
@@ -89,11 +84,9 @@ def token_rewards(scores: Tensor, kl: Tensor, mask: Tensor, kl_coef: float) -> T
         raise ValueError(f"scores: expected shape ({B},) or ({B}, {T}), got {tuple(scores.shape)}")
     if not 0 <= kl_coef < float("inf"):
         raise ValueError(f"kl_coef: expected >= 0 and finite, got {kl_coef}")
-    lengths = mask.sum(1, keepdim=True)
+    lengths = mask.sum(1)
     if not (lengths > 0).all():
-        raise ValueError(
-            f"mask: row {int((lengths == 0).nonzero()[0, 0])} has no real token: no place to pay its score"
-        )
+        raise ValueError(f"mask: row {int((lengths == 0).nonzero()[0])} has no real token: no place to pay its score")
     if (mask[:, 1:] & ~mask[:, :-1]).any():
         raise ValueError("mask: responses must be right padded (True cells first)")
     at_end = scores.dim() == 1
@@ -101,7 +94,7 @@ def token_rewards(scores: Tensor, kl: Tensor, mask: Tensor, kl_coef: float) -> T
     expect(scores=(scores, tuple(scores.shape)), kl=(kl, (B, T)))
     rewards = (-kl_coef * kl).masked_fill(~mask, 0.0)
     if at_end:
-        return rewards.scatter_add(1, lengths - 1, scores.to(kl.dtype).unsqueeze(1))
+        return rewards.scatter_add(1, (lengths - 1).unsqueeze(1), scores.to(kl.dtype).unsqueeze(1))
     return rewards + scores
 
 
@@ -221,9 +214,7 @@ def policy_gradient(logprobs: Tensor, advantages: Tensor, count: int | None = No
     return -(logprobs * advantages).sum() / (len(logprobs) if count is None else count)
 
 
-def ppo_clip(
-    logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, clip: float
-) -> tuple[Tensor, dict[str, float]]:
+def ppo_clip(logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, clip: float) -> tuple[Tensor, Metrics]:
     """PPO's clipped surrogate, Schulman et al. 2017 (arXiv:1707.06347), eq. 7, negated.
 
     L = -mean min(ratio A, clip(ratio, 1 - clip, 1 + clip) A),   ratio = exp(logprobs - old_logprobs)
@@ -238,11 +229,10 @@ def ppo_clip(
     ratio = log_ratio.exp()
     loss = -torch.min(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
     with torch.no_grad():
-        off = (ratio - 1).abs()
         metrics = {
-            "policy/clip_fraction": (off > clip).float().mean().item(),
+            "policy/clip_fraction": ((ratio - 1).abs() > clip).float().mean().item(),
             "policy/approx_kl": (torch.expm1(log_ratio) - log_ratio).mean().item(),
-            "policy/ratio_error": off.max().item(),
+            "policy/ratio_error": (ratio - 1).abs().max().item(),
         }
     return loss, metrics
 

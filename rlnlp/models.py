@@ -40,11 +40,6 @@ def encode(model: PreTrainedModel, prompts: Prompts) -> tuple[Tensor, Tensor]:
     return model.get_encoder()(input_ids=ids, attention_mask=mask.long()).last_hidden_state, mask
 
 
-def first_inputs(model: PreTrainedModel, prompts: Prompts) -> Tensor:
-    """What an encoder-decoder model's decoder begins with, [B, 1]."""
-    return prompts.ids.new_full((len(prompts), 1), model.config.decoder_start_token_id)
-
-
 def prompt_inputs(model: PreTrainedModel, prompts: Prompts) -> dict[str, Tensor]:
     """What transformers' ``generate`` needs of prompts: ids and mask [B, P], padded on the side that suits the
     model."""
@@ -54,18 +49,17 @@ def prompt_inputs(model: PreTrainedModel, prompts: Prompts) -> dict[str, Tensor]
     return {"input_ids": ids, "attention_mask": mask.long()}
 
 
-def trunk(
-    model: PreTrainedModel, ids: Tensor, mask: Tensor, memory: Tensor | None = None, cache: Cache | None = None
-) -> Tensor:
+def trunk(model: PreTrainedModel, ids: Tensor, mask: Tensor, memory: Tensor | None, cache: Cache | None) -> Tensor:
     """Hidden states [B, L, H] of the tokens ``ids`` [B, L].
 
     mask    [B, S] of what is attended to: the tokens in the cache and ``ids``; with a memory, the prompt
-    memory  [B, P, H] of an encoder-decoder model (``encode``); its tokens need no mask, because they are right padded
-            and causal attention never looks ahead
+    memory  [B, P, H] of an encoder-decoder model, else None (``encode``); its own tokens need no mask, because they
+            are right padded and causal attention never looks ahead
+    cache   keys and values of earlier tokens, to which those of ``ids`` are added; None = there are none
     """
     if memory is None:
-        run, places = model.base_model, {"position_ids": positions(mask)[:, -ids.shape[1] :]}
-        attention = {"attention_mask": mask.long(), **places}
+        run, places = model.base_model, positions(mask)[:, -ids.shape[1] :]
+        attention = {"attention_mask": mask.long(), "position_ids": places}
     else:
         run, attention = model.get_decoder(), {"encoder_hidden_states": memory, "encoder_attention_mask": mask.long()}
     return run(input_ids=ids, past_key_values=cache, use_cache=cache is not None, **attention).last_hidden_state
@@ -76,9 +70,10 @@ def hidden_states(model: PreTrainedModel, rollout: Rollout) -> Tensor:
     prompts, inputs = rollout.prompts, rollout.responses[:, :-1]
     if model.config.is_encoder_decoder:
         memory, mask = encode(model, prompts)
-        return trunk(model, torch.cat([first_inputs(model, prompts), inputs], 1), mask, memory)
+        start = inputs.new_full((len(inputs), 1), model.config.decoder_start_token_id)
+        return trunk(model, torch.cat([start, inputs], 1), mask, memory, None)
     mask = torch.cat([prompts.mask, rollout.mask[:, :-1]], 1)
-    return trunk(model, torch.cat([prompts.ids, inputs], 1), mask)[:, prompts.ids.shape[1] - 1 :]
+    return trunk(model, torch.cat([prompts.ids, inputs], 1), mask, None, None)[:, prompts.ids.shape[1] - 1 :]
 
 
 def head(model: PreTrainedModel, hidden: Tensor) -> Tensor:
@@ -164,8 +159,7 @@ def score_tokens(model: PreTrainedModel, rollout: Rollout) -> Tensor:
     EOS may not be chosen before ``min_new_tokens`` (``playable``); a text that ends before all the same was given, not
     sampled, and its end counts as it would freely."""
     hidden, tokens = hidden_states(model, rollout)[rollout.mask], rollout.responses[rollout.mask]
-    steps = rollout.mask.nonzero()[:, 1]
-    steps = steps.masked_fill(tokens == rollout.sampling.eos_id, rollout.sampling.min_new_tokens)
+    steps = rollout.mask.nonzero()[:, 1].masked_fill(tokens == rollout.sampling.eos_id, rollout.sampling.min_new_tokens)
     parts = [
         chosen_logprobs(playable(head(model, h).float(), rollout.sampling, at), t)
         for h, t, at in zip(hidden.split(CHUNK), tokens.split(CHUNK), steps.split(CHUNK), strict=True)
@@ -263,7 +257,7 @@ class Decoder:
         if model.config.is_encoder_decoder:
             self.memory, self.mask = encode(model, prompts)
             self.cache = EncoderDecoderCache(self.cache, DynamicCache(config=model.config))
-            self.next_input = first_inputs(model, prompts)
+            self.next_input = prompts.ids.new_full((len(prompts), 1), model.config.decoder_start_token_id)
 
     def logits(self) -> Tensor:
         """Raw logits [b, V] of the next token for the rows still in the batch."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -40,14 +40,6 @@ def truncation(top_k_tokens: int = 0, top_p_mass: float = 1.0, first: Sampler | 
     return None if not rules else rules[0] if len(rules) == 1 else chain(*rules)
 
 
-def observe(state: Any, tokens: Tensor) -> Any:
-    """A sampler's state once the ``tokens`` [B] are drawn from what it allowed: told to those that have an
-    ``observe``."""
-    if isinstance(state, list):
-        return [observe(one, tokens) for one in state]
-    return state.observe(tokens) if hasattr(state, "observe") else state
-
-
 def draw(logits: Tensor, uniform: Tensor) -> Tensor:
     """Tokens [b] by inverting the cumulative distribution of ``logits`` [b, V] at ``uniform`` [b] float64 in [0, 1).
 
@@ -81,7 +73,7 @@ def sample(
     sampler: Sampler | None = None,
     mask_model: PreTrainedModel | None = None,
     mask_rule: Sampler | None = None,
-    follow: Callable[[Tensor], None] | None = None,
+    follow: Callable[[Tensor], object] = lambda alive: None,
 ) -> Rollout:
     """One response per prompt.
 
@@ -104,13 +96,13 @@ def sample(
     running = torch.ones(B, dtype=torch.bool, device=device)
     for t in range(T):
         every, allowed = [decoder.logits() for decoder in decoders], None
-        at = torch.full((len(rows),), t, device=device)
+        at = torch.full_like(rows, t)
         for i, (which, rule) in enumerate(rules):
             _, kept, states[i] = rule(restrict(every[which], sampling, at, allowed), states[i])
             allowed = kept if allowed is None else allowed & kept
         drawn, bare = restrict(every[0], sampling, at, allowed), playable(every[0], sampling, at)
         tokens, live = draw(drawn, uniform[rows, t]), running[rows]
-        states = observe(states, tokens)
+        states = [None if state is None else state.observe(tokens) for state in states]
         bits = [] if allowed is None else [Allowed.pack(allowed)]
         seen = [tokens, live, logprob(drawn, tokens), logprob(bare, tokens), *bits]
         columns.append([spread(value, rows, live, B) for value in seen])
@@ -125,13 +117,11 @@ def sample(
             rows = rows[alive]
             for decoder in decoders:
                 decoder.keep(alive)
-            if follow is not None:
-                follow(alive)
+            follow(alive)
     policy.train(was_training)
-    responses, mask, drawn_logprobs, bare_logprobs, *bits = (torch.stack(column, 1) for column in zip(*columns))
-    responses = responses.masked_fill(~mask, sampling.pad_id)
-    allowed = Allowed(bits[0], drawn.shape[1]) if bits else None
-    return Rollout(prompts, responses, mask, ~running, drawn_logprobs, bare_logprobs, sampling, allowed)
+    tokens, mask, behavior_logprobs, logprobs, *bits = (torch.stack(column, 1) for column in zip(*columns))
+    responses, allowed = tokens.masked_fill(~mask, sampling.pad_id), Allowed(bits[0], drawn.shape[1]) if bits else None
+    return Rollout(prompts, responses, mask, ~running, behavior_logprobs, logprobs, sampling, allowed)
 
 
 def repeat(prompts: Prompts, n: int) -> Prompts:

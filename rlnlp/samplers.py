@@ -2,8 +2,8 @@
 
 A sampler is a function ``(logits [B, V], state) -> (logits [B, V], allowed [B, V] bool, state)``. ``logits`` come back
 unchanged and unmasked (temperature is a setting of the rollout, ``types.Sampling``, because it is scored too);
-``allowed`` always keeps at least one token; ``state`` is None for a rule without memory, and may have an ``observe``
-that is told the tokens drawn. A rule applied to an older copy of the policy is NLPO's mask.
+``allowed`` always keeps at least one token; ``state`` is None for a rule without memory, else it has an ``observe``,
+which is told the tokens [B] drawn and returns the state. A rule applied to an older copy of the policy is NLPO's mask.
 Tokens that are equally probable are kept or cut together, except by top-p and the random mask. A new rule is a
 function and an entry in ``RULES``.
 """
@@ -212,6 +212,13 @@ def mirostat(tau: float, learning_rate: float = 1.0, top: int = 100) -> Sampler:
     return rule
 
 
+class Remembered(list):
+    """The states of a chain's rules, None for a rule without memory."""
+
+    def observe(self, tokens: Tensor) -> Remembered:
+        return Remembered(None if state is None else state.observe(tokens) for state in self)
+
+
 def chain(*rules: Sampler) -> Sampler:
     """Apply rules in turn, each to the distribution the ones before it left; a token must be allowed by all."""
 
@@ -221,7 +228,7 @@ def chain(*rules: Sampler) -> Sampler:
         for i, one in enumerate(rules):
             logits, kept, states[i] = one(logits.masked_fill(~allowed, -torch.inf), states[i])
             allowed = allowed & kept
-        return logits, allowed, states if any(state is not None for state in states) else None
+        return logits, allowed, Remembered(states) if any(state is not None for state in states) else None
 
     return rule
 

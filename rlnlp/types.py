@@ -97,10 +97,8 @@ class Sampling:
         if self.temperature <= 0:
             raise ValueError(f"sampling.temperature: expected > 0, got {self.temperature}")
         if not 0 <= self.min_new_tokens <= self.max_new_tokens or self.max_new_tokens < 1:
-            raise ValueError(
-                f"sampling: expected 0 <= min_new_tokens <= max_new_tokens and max_new_tokens >= 1, "
-                f"got {self.min_new_tokens} and {self.max_new_tokens}"
-            )
+            found = f"{self.min_new_tokens} and {self.max_new_tokens}"
+            raise ValueError(f"sampling: expected 0 <= min_new_tokens <= max_new_tokens >= 1, got {found}")
 
 
 @dataclass(frozen=True)
@@ -180,8 +178,7 @@ class Experience:
 
     def __post_init__(self) -> None:
         shape = tuple(self.rollout.responses.shape)
-        expect(scores=(self.scores, shape[:1]))
-        expect(**{part: (value, shape[:1]) for part, value in self.reward_parts.items()})
+        expect(scores=(self.scores, shape[:1]), **{k: (part, shape[:1]) for k, part in self.reward_parts.items()})
         names = ("ref_logprobs", "kl", "rewards", "values", "advantages", "returns")
         expect(**{name: (getattr(self, name), shape) for name in names})
 

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-
 from rlnlp.advantages import (
     gae,
     group_relative,
@@ -13,6 +12,7 @@ from rlnlp.advantages import (
     token_rewards,
     whiten,
 )
+
 from rlnlp.losses import entropy, explained_variance, policy_gradient, ppo_clip, value_loss
 from rlnlp.models import chosen_logprobs, restrict
 from rlnlp.types import NotFinite, Sampling

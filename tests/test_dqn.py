@@ -9,7 +9,6 @@ import torch
 from scipy.stats import chisquare
 
 from rlnlp import checkpoint, models, samplers, vocabulary
-from rlnlp import rollout as rollouts
 from rlnlp.learners import common, dqn
 from rlnlp.offpolicy import exploration, q_heads, td
 from rlnlp.rollout import draw, sample
@@ -346,7 +345,7 @@ def one_by_one(model, rule, rollout, row, steps):
         if t < rollout.sampling.min_new_tokens:
             logits[:, EOS] = -torch.inf
         _, allowed, memory = rule(logits, memory)
-        memory = rollouts.observe(memory, rollout.responses[row, t : t + 1])
+        memory = memory.observe(rollout.responses[row, t : t + 1])
         out.append(allowed[0])
     return out
 

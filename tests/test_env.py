@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.utils.env_checker import check_env
+from rlnlp.advantages import token_rewards
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from rlnlp.advantages import token_rewards
 from rlnlp.env import TextEnv
 from rlnlp.rewards import repeated_ngrams
 from rlnlp.scoring import RewardError, evaluate_reward, evaluate_token_reward

@@ -5,10 +5,10 @@ import math
 
 import pytest
 import torch
+from rlnlp.advantages import gae, kl_estimate, token_rewards
 from scipy.stats import chisquare
 
 from rlnlp import models, samplers
-from rlnlp.advantages import gae, kl_estimate, token_rewards
 from rlnlp.decoding import beam_search, best_rows
 from rlnlp.losses import ppo_clip
 from rlnlp.rollout import repeat, sample

@@ -5,6 +5,7 @@ import functools
 import numpy as np
 import pytest
 import torch
+from rlnlp.advantages import KLCoefficient, kl_estimate, token_rewards
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import (
     BertConfig,
@@ -15,7 +16,6 @@ from transformers import (
 )
 
 from rlnlp import rewards, scoring
-from rlnlp.advantages import KLCoefficient, kl_estimate, token_rewards
 from rlnlp.brought import check_function, load_function
 from rlnlp.rewards import classifier_reward, repeated_ngrams
 from rlnlp.scoring import RewardError, evaluate_reward, evaluate_token_reward

@@ -15,7 +15,7 @@ from transformers import (
 )
 
 from rlnlp import models, samplers
-from rlnlp.rollout import observe, sample, sampling_from, truncation
+from rlnlp.rollout import sample, sampling_from, truncation
 from tests.tiny import MAKE, prompts
 
 
@@ -254,7 +254,7 @@ def test_mirostat_is_its_papers_algorithm(vocabulary, tau):
             }
             mu[row] -= 0.7 * (-math.log2(probabilities[tokens[row]]) - tau)
             sizes.add(k)
-        state = observe(state, tokens)
+        state = state.observe(tokens)
     assert len(sizes) >= 5
 
 
@@ -277,7 +277,7 @@ def test_mirostat_steers_the_surprise_to_its_target(tau):
     for _ in range(150):
         _, allowed, state = rule(logits, state)
         tokens = logits.masked_fill(~allowed, -torch.inf).softmax(-1).multinomial(1)
-        state = observe(state, tokens.squeeze(1))
+        state = state.observe(tokens.squeeze(1))
         total += -logprobs.gather(1, tokens).mean().item() / math.log(2) / 150
     assert total == pytest.approx(tau, abs=0.15)
 

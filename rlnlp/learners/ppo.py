@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 from torch import Tensor, nn
 
 from rlnlp.learners.common import About, Metrics, Score, TrainingError, describe, gradient_step, loop, rewarded
@@ -36,51 +36,64 @@ ABOUT = About("PPO", ("sampling", "learner"), searched_as="ppo")
 
 
 class Config(Horizon):
-    updates: int = Field(30, ge=0, description="updates (one collect + one update each); paper 50")
-    episodes_per_update: int = Field(64, ge=1, description="episodes; paper 1,280 tokens = 27 episodes of 48")
-    epochs: int = Field(2, ge=1, description="passes over a rollout; paper 5")
-    minibatches: int = Field(2, ge=1, description="gradient steps per epoch")
-    learning_rate: float = Field(
-        1e-5, ge=0, description="AdamW step of the policy; paper 1e-6 for GPT-2, a tiny model made from scratch 1e-3"
-    )
-    value_learning_rate: float = Field(0.0, ge=0, description="AdamW step of the value network; 0 = as the policy's")
-    gamma: float = Field(
-        1.0,
-        ge=0,
-        le=1,
-        description="discount per token, below 1 short texts pay; paper's text 0.95, its tables and code 0.99",
-    )
-    lam: float = Field(0.95, ge=0, le=1, description="GAE lambda; paper 0.95")
-    clip: float = Field(0.2, gt=0, description="ratio clip; paper 0.2")
-    value_clip: float = Field(0.0, ge=0, description="largest move of a value, reward units; 0 = off, as in the paper")
-    value_coef: float = Field(0.5, ge=0, description="weight of the value loss; paper 0.5")
-    entropy_coef: float = Field(0.0, ge=0, description="weight of the entropy bonus; paper 0")
-    max_grad_norm: float = Field(0.5, gt=0, description="joint gradient norm of policy and value; paper 0.5")
-    kl_coef: float = Field(0.05, ge=0, description="beta, reward units per nat; start value if kl_target > 0")
-    kl_target: float = Field(0.0, ge=0, description="nats per token that an adaptive beta steers to; 0 = fixed beta")
-    kl_gain: float = Field(
-        0.1, gt=0, le=1, description="adaptive beta's relative step per update; code 0.1, paper's text 0.2"
-    )
-    kl_estimator: Literal["k1", "k2", "k3"] = Field(
-        "k1",
-        description="KL estimate paid as a reward; paper k1. Only k1 has the gradient of the KL: that of k2 and k3 "
-        "vanishes near the reference",
-    )
-    whiten_advantages: bool = Field(True, description="per rollout, over real tokens; RL4LMs does it per minibatch")
-    value: Literal["separate", "shared"] = Field(
-        "separate", description="value network of its own, or a head on the trunk"
-    )
-    max_new_tokens: int = Field(24, ge=1, description="horizon T, tokens; paper 48")
-    min_new_tokens: int = Field(0, ge=0, description="EOS is blocked before this many tokens; paper 48")
-    temperature: float = Field(1.0, gt=0, description="divides the logits, in sampling and in scoring")
-    top_k: int = Field(0, ge=0, description="tokens kept when sampling; 0 = all; paper 50")
-    top_p: float = Field(1.0, gt=0, le=1, description="mass kept when sampling; 1 = all")
-    breaks: tuple[Literal["ratio", "scoring", "finite"], ...] = Field(
-        (),
-        description="invariants this experiment is meant to break: the first ratio is 1; tokens are scored by the "
-        "distribution they were sampled from; numbers are finite (a run that diverges then ends early instead of "
-        "failing)",
-    )
+    """PPO's settings; the text below a setting is its description.
+
+    The invariants that an experiment can break on purpose: ``ratio``, the first ratio is 1; ``scoring``, tokens are
+    scored by the distribution they were sampled from; ``finite``, numbers are finite.
+    """
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    updates: int = Field(30, ge=0)
+    """updates (one collect + one update each); paper 50"""
+    episodes_per_update: int = Field(64, ge=1)
+    """episodes; paper 1,280 tokens = 27 episodes of 48"""
+    epochs: int = Field(2, ge=1)
+    """passes over a rollout; paper 5"""
+    minibatches: int = Field(2, ge=1)
+    """gradient steps per epoch"""
+    learning_rate: float = Field(1e-5, ge=0)
+    """AdamW step of the policy; paper 1e-6 for GPT-2, a tiny model made from scratch 1e-3"""
+    value_learning_rate: float = Field(0.0, ge=0)
+    """AdamW step of the value network; 0 = as the policy's"""
+    gamma: float = Field(1.0, ge=0, le=1)
+    """discount per token, below 1 short texts pay; paper's text 0.95, its tables and code 0.99"""
+    lam: float = Field(0.95, ge=0, le=1)
+    """GAE lambda; paper 0.95"""
+    clip: float = Field(0.2, gt=0)
+    """ratio clip; paper 0.2"""
+    value_clip: float = Field(0.0, ge=0)
+    """largest move of a value, reward units; 0 = off, as in the paper"""
+    value_coef: float = Field(0.5, ge=0)
+    """weight of the value loss; paper 0.5"""
+    entropy_coef: float = Field(0.0, ge=0)
+    """weight of the entropy bonus; paper 0"""
+    max_grad_norm: float = Field(0.5, gt=0)
+    """joint gradient norm of policy and value; paper 0.5"""
+    kl_coef: float = Field(0.05, ge=0)
+    """beta, reward units per nat; start value if kl_target > 0"""
+    kl_target: float = Field(0.0, ge=0)
+    """nats per token that an adaptive beta steers to; 0 = fixed beta"""
+    kl_gain: float = Field(0.1, gt=0, le=1)
+    """adaptive beta's relative step per update; code 0.1, paper's text 0.2"""
+    kl_estimator: Literal["k1", "k2", "k3"] = Field("k1")
+    """KL estimate paid as a reward; paper k1. Only k1's gradient is the KL's: the others' vanish near the reference"""
+    whiten_advantages: bool = Field(True)
+    """per rollout, over real tokens; RL4LMs does it per minibatch"""
+    value: Literal["separate", "shared"] = Field("separate")
+    """value network of its own, or a head on the trunk"""
+    max_new_tokens: int = Field(24, ge=1)
+    """horizon T, tokens; paper 48"""
+    min_new_tokens: int = Field(0, ge=0)
+    """EOS is blocked before this many tokens; paper 48"""
+    temperature: float = Field(1.0, gt=0)
+    """divides the logits, in sampling and in scoring"""
+    top_k: int = Field(0, ge=0)
+    """tokens kept when sampling; 0 = all; paper 50"""
+    top_p: float = Field(1.0, gt=0, le=1)
+    """mass kept when sampling; 1 = all"""
+    breaks: tuple[Literal["ratio", "scoring", "finite"], ...] = ()
+    """invariants this experiment is meant to break; with finite, a run that diverges ends early instead of failing"""
 
     @model_validator(mode="after")
     def _together(self):
@@ -130,8 +143,7 @@ def init(policy, config: Config, seed: int) -> State:
 
 def rollout(state: State, prompts: Prompts) -> Rollout:
     """Sample one response per prompt from the policy as it is now."""
-    numbers = generator(state.seed, "rollout", state.update)
-    return sample(state.policy, prompts, state.sampling, numbers, state.sampler)
+    return sample(state.policy, prompts, state.sampling, generator(state.seed, "rollout", state.update), state.sampler)
 
 
 def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Experience:

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from rlnlp import models, vocabulary
-from rlnlp.rollout import draw, observe
+from rlnlp.rollout import draw
+from rlnlp.samplers import Remembered
 from rlnlp.types import Rollout, Sampler
 
 
@@ -21,8 +22,8 @@ def exploring(probability: float, greedy: bool, numbers: torch.Generator) -> Sam
     """With that probability one uniformly random token of those that can be chosen; else the best one, or all of them.
 
     Tokens at -inf (not allowed) and those that a limited vocabulary lacks cannot be chosen. ``numbers`` is a CPU
-    generator, of which every row takes its own two numbers a step: the state, which counts steps, keeps ended rows in
-    the batch.
+    generator, of which every row takes its own two numbers a step: a state, though there is nothing to remember, keeps
+    ended rows in the batch.
     """
 
     def rule(logits: Tensor, state=None):
@@ -34,7 +35,7 @@ def exploring(probability: float, greedy: bool, numbers: torch.Generator) -> Sam
         return (
             logits,
             torch.where((coin < probability).unsqueeze(1), none.scatter(1, random.unsqueeze(1), True), rest),
-            (state or 0) + 1,
+            Remembered(),
         )
 
     return rule
@@ -56,6 +57,6 @@ def allowed_at(model: nn.Module, rule: Sampler, episodes: Rollout, rows: Tensor,
         at = torch.full((len(episodes),), t, device=steps.device)
         logits = models.restrict(models.head(model, hidden[:, t]).float(), sampling, at, None)
         _, now, memory = rule(logits, memory)
-        memory = observe(memory, episodes.responses[:, t])
+        memory = memory.observe(episodes.responses[:, t])
         allowed = torch.where((steps == t).unsqueeze(1), now[rows], allowed)
     return allowed

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from rlnlp import models, samplers
 from rlnlp import rollout as rollouts
-from rlnlp.rollout import observe
 from rlnlp.types import Experience, take
 from workbook.figures.parts import alt_text
 from workbook.lab import static
@@ -203,7 +202,7 @@ def survivors(rule: samplers.Sampler, logits: Tensor, tokens: Tensor) -> Tensor:
     allowed, state = [], None
     for t in range(len(tokens)):
         _, kept, state = rule(logits[t : t + 1], state)
-        state = observe(state, tokens[t : t + 1])
+        state = state and state.observe(tokens[t : t + 1])
         allowed.append(kept)
     return torch.cat(allowed)
 
