@@ -631,7 +631,10 @@ def iteration(stage: Stage) -> None:
                 clock.mark("experience")
                 learner.update(state, seen, config)
                 clock.mark("update")
-                learner.rollout(state, prompts, config)
+                if masked:
+                    nlpo.rollout(state, prompts, config)
+                else:
+                    ppo.rollout(state, prompts)
                 clock.mark("readable rollout")
                 for _ in range(epochs * minibatches):
                     backward(state.policy, state.value, batch, T, precision)

@@ -12,8 +12,6 @@ from torch import Tensor, nn
 
 from rlnlp.types import expect
 
-Metrics = dict[str, float]
-
 
 def kl_estimate(*, logprobs: Tensor, ref_logprobs: Tensor, kind: Literal["k1", "k2", "k3"] = "k1") -> Tensor:
     """Estimate KL(policy || reference) at each token from the one token sampled; Schulman 2020, "Approximating KL".
@@ -89,13 +87,12 @@ def token_rewards(scores: Tensor, kl: Tensor, mask: Tensor, kl_coef: float) -> T
         raise ValueError(f"mask: row {int((lengths == 0).nonzero()[0])} has no real token: no place to pay its score")
     if (mask[:, 1:] & ~mask[:, :-1]).any():
         raise ValueError("mask: responses must be right padded (True cells first)")
-    at_end = scores.dim() == 1
-    scores = scores if at_end else scores.masked_fill(~mask, 0.0)
+    scores = scores if scores.dim() == 1 else scores.masked_fill(~mask, 0.0)
     expect(scores=(scores, tuple(scores.shape)), kl=(kl, (B, T)))
     rewards = (-kl_coef * kl).masked_fill(~mask, 0.0)
-    if at_end:
-        return rewards.scatter_add(1, (lengths - 1).unsqueeze(1), scores.to(kl.dtype).unsqueeze(1))
-    return rewards + scores
+    if scores.dim() == 2:
+        return rewards + scores
+    return rewards.scatter_add(1, (lengths - 1).unsqueeze(1), scores.to(kl.dtype).unsqueeze(1))
 
 
 def per_response(scores: Tensor, mask: Tensor) -> Tensor:
@@ -214,25 +211,25 @@ def policy_gradient(logprobs: Tensor, advantages: Tensor, count: int | None = No
     return -(logprobs * advantages).sum() / (len(logprobs) if count is None else count)
 
 
-def ppo_clip(logprobs: Tensor, old_logprobs: Tensor, advantages: Tensor, clip: float) -> tuple[Tensor, Metrics]:
+def ppo_clip(logprobs: Tensor, old: Tensor, advantages: Tensor, clip: float) -> tuple[Tensor, dict[str, Tensor]]:
     """PPO's clipped surrogate, Schulman et al. 2017 (arXiv:1707.06347), eq. 7, negated.
 
-    L = -mean min(ratio A, clip(ratio, 1 - clip, 1 + clip) A),   ratio = exp(logprobs - old_logprobs)
+    L = -mean min(ratio A, clip(ratio, 1 - clip, 1 + clip) A),   ratio = exp(logprobs - old)
 
     All [N], nats and reward units; both log-probabilities are of the distribution that was sampled from.
     At ratio 1 its gradient is the policy gradient; clip = inf gives the unclipped surrogate.
-    Metrics: ``policy/clip_fraction``, the share of tokens with |ratio - 1| > clip; ``policy/approx_kl``, the mean of
-    ratio - 1 - log ratio in nats, a non-negative estimate of KL(old || new); ``policy/ratio_error``, the largest
-    |ratio - 1|.
+    Beside the loss, scalars: ``policy/clip_fraction``, the share of tokens with |ratio - 1| > clip;
+    ``policy/approx_kl``, the mean of ratio - 1 - log ratio in nats, a non-negative estimate of KL(old || new);
+    ``policy/ratio_error``, the largest |ratio - 1|.
     """
-    log_ratio = logprobs - old_logprobs
+    log_ratio = logprobs - old
     ratio = log_ratio.exp()
     loss = -torch.min(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages).mean()
     with torch.no_grad():
         metrics = {
-            "policy/clip_fraction": ((ratio - 1).abs() > clip).float().mean().item(),
-            "policy/approx_kl": (torch.expm1(log_ratio) - log_ratio).mean().item(),
-            "policy/ratio_error": (ratio - 1).abs().max().item(),
+            "policy/clip_fraction": ((ratio - 1).abs() > clip).float().mean(),
+            "policy/approx_kl": (torch.expm1(log_ratio) - log_ratio).mean(),
+            "policy/ratio_error": (ratio - 1).abs().max(),
         }
     return loss, metrics
 

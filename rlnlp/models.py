@@ -194,40 +194,46 @@ def exact_kl(policy: PreTrainedModel, reference: PreTrainedModel, rollout: Rollo
     return scatter(torch.cat(raw), mask), scatter(torch.cat(deployed), mask)
 
 
-class ValueHead(nn.Linear):
-    """V(s_t) as a linear map of a model's own hidden states, zero at the start: the first advantages are the returns.
-
-    The model is no part of this module: its weights are not among its parameters.
-    """
-
-    def __init__(self, model: PreTrainedModel):
-        super().__init__(model.get_output_embeddings().in_features, 1, device=model.device)
-        self.model = (model,)
-        nn.init.zeros_(self.weight)
-        nn.init.zeros_(self.bias)
-
-    def forward(self, rollout: Rollout, hidden: Tensor | None = None) -> Tensor:
-        """Values [N] in reward units at the rollout's N real tokens: the state before token t is chosen.
-
-        hidden: [N, H] of the model at these tokens, where they are at hand; None = one more pass.
-        """
-        hidden = hidden_states(self.model[0], rollout)[rollout.mask] if hidden is None else hidden
-        return super().forward(hidden).squeeze(-1)
-
-
 class ValueModel(nn.Module):
-    """V(s_t) by a network of its own: the policy's trunk copied, and a ``ValueHead`` on it."""
+    """V(s_t) by a network of its own: the policy's trunk copied, and a linear head that starts at zero."""
 
     def __init__(self, policy: PreTrainedModel):
         super().__init__()
         self.trunk = copy.deepcopy(policy).requires_grad_(True)
-        self.head = ValueHead(self.trunk)
         # Never run; without this an untied output layer would be kept and trained.
         self.trunk.set_output_embeddings(nn.Identity())
+        self.head = at_zero(nn.Linear(policy.get_output_embeddings().in_features, 1).to(policy.device))
 
     def forward(self, rollout: Rollout, hidden: Tensor | None = None) -> Tensor:
-        """As ``ValueHead``; what the policy's ``hidden`` are is of no use to it."""
-        return self.head(rollout)
+        """Values [N] in reward units at the rollout's N real tokens: the state before token t is chosen.
+
+        hidden: what the policy's hidden states are, which is of no use to a network of its own.
+        """
+        return self.head(hidden_states(self.trunk, rollout)[rollout.mask]).squeeze(-1)
+
+
+class SharedValue(nn.Linear):
+    """V(s_t) by a linear head, zero at the start, on the hidden states of the policy itself.
+
+    The policy is no part of this module: its weights are not among its parameters.
+    """
+
+    def __init__(self, policy: PreTrainedModel):
+        super().__init__(policy.get_output_embeddings().in_features, 1)
+        at_zero(self).to(policy.device)
+        self.policy = (policy,)
+
+    def forward(self, rollout: Rollout, hidden: Tensor | None = None) -> Tensor:
+        """As ``ValueModel``; hidden: [N, H] of the policy at the real tokens, None = one more pass."""
+        hidden = hidden_states(self.policy[0], rollout)[rollout.mask] if hidden is None else hidden
+        return super().forward(hidden).squeeze(-1)
+
+
+def at_zero(layer: nn.Linear) -> nn.Linear:
+    """A layer whose output is zero: the values are at the start, so that the first advantages are the returns."""
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
 
 
 def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:

@@ -26,8 +26,7 @@ class NotFinite(ValueError):
 
 def stream(*names: object) -> int:
     """A 63-bit seed for the stream of that name, e.g. ``stream(seed, "rollout", update)``; equal names, equal seed."""
-    digest = hashlib.sha256("/".join(map(str, names)).encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
+    return int.from_bytes(hashlib.sha256("/".join(map(str, names)).encode()).digest()[:8], "big") >> 1
 
 
 def generator(*names: object) -> torch.Generator:

@@ -145,7 +145,7 @@ def test_only_the_rollouts_own_masks_start_at_ratio_one(kind, mode):
 
 
 def test_update_only_samples_without_dropout_and_the_others_with(kind):
-    plain = ppo.rollout(ppo.init(MAKE[kind](seed=2), settings(ppo), seed=1), prompts(16), settings(ppo))
+    plain = ppo.rollout(ppo.init(MAKE[kind](seed=2), settings(ppo), seed=1), prompts(16))
     for mode in MODES:
         state, config = dropped(mode, 0.3, kind)
         seen = dropout.collect(state, prompts(16), toy, config)
@@ -269,7 +269,7 @@ def test_mismatch_samples_truncated_and_scores_over_the_whole_vocabulary(kind):
     given = {"top_p": 0.5, "temperature": 0.8, "min_new_tokens": 2}
     policy, config = MAKE[kind](), settings(mismatch, **SCORING, **given)
     state = mismatch.init(policy, config, seed=0)
-    drawn, plain = mismatch.rollout(state, prompts(32), config), ppo.rollout(state, prompts(32), settings(ppo, **given))
+    drawn, plain = mismatch.rollout(state, prompts(32)), ppo.rollout(state, prompts(32))
     assert torch.equal(drawn.responses, plain.responses)  # sampled alike
     torch.testing.assert_close(drawn.behavior_logprobs, models.score_tokens(policy, drawn), atol=2e-5, rtol=0)
     assert (plain.behavior_logprobs - drawn.behavior_logprobs)[drawn.mask].mean() > 0.3  # the mass that was cut away

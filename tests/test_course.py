@@ -68,25 +68,25 @@ def test_the_made_up_mistakes_are_about_this_assignment(assignment):
 def test_own_sees_the_package_however_it_is_called_and_nothing_else():
     texts = {cells.source(by_name(notebook)["own"]) for notebook in ORIGINALS.values()}
     assert len(texts) == 1
-    from rlnlp import advantages
+    from rlnlp import losses
 
-    space: dict = {"__name__": "__main__", "advantages": advantages}
+    space: dict = {"__name__": "__main__", "losses": losses}
     exec(texts.pop(), space)
     own = space["own"]
     for body in (
-        "return advantages.gae(x)",
-        "from rlnlp.advantages import gae as f\nreturn f(x)",
-        "import rlnlp.advantages as a\nreturn a.gae(x)",
-        "return (lambda: advantages.gae(x))()",
+        "return losses.gae(x)",
+        "from rlnlp.losses import gae as f\nreturn f(x)",
+        "import rlnlp.losses as a\nreturn a.gae(x)",
+        "return (lambda: losses.gae(x))()",
         "return alias(x)",
         "return helper(x)",
     ):
         code = "def f(x):\n" + "\n".join(f"    {line}" for line in body.split("\n"))
-        exec(f"from rlnlp.advantages import gae as alias\ndef helper(x):\n    return alias(x)\n{code}", space)
-        with pytest.raises(AssertionError, match="write it yourself, without .*advantages"):
-            own(space["f"], "advantages")
+        exec(f"from rlnlp.losses import gae as alias\ndef helper(x):\n    return alias(x)\n{code}", space)
+        with pytest.raises(AssertionError, match="write it yourself, without .*losses"):
+            own(space["f"], "losses")
     exec("def gae(x):\n    return gae(x - 1) if x else 0\ndef f(x):\n    return gae(x)", space)
-    own(space["f"], "advantages", "gae")  # their own function of that name; own comes back where one calls itself
+    own(space["f"], "losses", "gae")  # their own function of that name; own comes back where one calls itself
 
 
 @pytest.mark.parametrize("assignment", check.ASSIGNMENTS)

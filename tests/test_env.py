@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.utils.env_checker import check_env
-from rlnlp.advantages import token_rewards
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from rlnlp.env import TextEnv
+from rlnlp.losses import token_rewards
 from rlnlp.rewards import repeated_ngrams
 from rlnlp.scoring import RewardError, evaluate_reward, evaluate_token_reward
 from rlnlp.types import Prompts, Sampling, take

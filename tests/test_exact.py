@@ -5,12 +5,11 @@ import math
 
 import pytest
 import torch
-from rlnlp.advantages import gae, kl_estimate, token_rewards
 from scipy.stats import chisquare
 
 from rlnlp import models, samplers
 from rlnlp.decoding import beam_search, best_rows
-from rlnlp.losses import ppo_clip
+from rlnlp.losses import gae, kl_estimate, ppo_clip, token_rewards
 from rlnlp.rollout import repeat, sample
 from rlnlp.types import take
 from tests.tiny import EOS, MAKE, as_rollout, every_response

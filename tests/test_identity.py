@@ -457,13 +457,13 @@ def test_moves_in_the_real_code_leave_it(copy):
     )
     parsed.body.remove(clip)
     losses.write_text(ast.unparse(parsed), encoding="utf-8")
-    (copy / "rlnlp" / "advantages.py").rename(copy / "rlnlp" / "estimators.py")
+    (copy / "rlnlp" / "optim.py").rename(copy / "rlnlp" / "estimators.py")
     for path in [p for package in identity.PACKAGES for p in (copy / package).rglob("*.py")]:
         module = ast.parse(path.read_text(encoding="utf-8"))
         package = ".".join(path.relative_to(copy).parent.parts)
         for node in [n for n in ast.walk(module) if isinstance(n, ast.ImportFrom) and n.module != "__future__"]:
             node.module, node.level = module_of(node, package), 0
-            if node.module == "rlnlp.advantages":
+            if node.module == "rlnlp.optim":
                 node.module = "rlnlp.estimators"
             if node.module == "rlnlp.losses" and any(alias.name == "ppo_clip" for alias in node.names):
                 node.names = [alias for alias in node.names if alias.name != "ppo_clip"]

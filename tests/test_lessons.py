@@ -137,8 +137,8 @@ def test_a_missing_part_is_noticed(rule):
 
 def test_a_check_that_does_not_name_the_package_is_none():
     cell = {"source": "mine = 1\nassert mine == 1"}
-    assert not checks(cell, {"advantages"})
-    assert checks({"source": "assert mine == advantages.gae(1)"}, {"advantages"})
+    assert not checks(cell, {"losses"})
+    assert checks({"source": "assert mine == losses.gae(1)"}, {"losses"})
 
 
 def place_of(notebook: dict, right: str) -> dict:

@@ -206,9 +206,8 @@ def test_decode_leaves_padding_and_end_out():
 
 def test_a_rollout_is_what_the_environment_would_have_done(model):
     """Drive the Gymnasium environment with the rollout's tokens: same rewards, same ends, same allowed first tokens."""
-    from rlnlp.advantages import token_rewards
-
     from rlnlp.env import TextEnv
+    from rlnlp.losses import token_rewards
     from rlnlp.scoring import scorer
     from workbook.draws.tokenizer import train_tokenizer
 

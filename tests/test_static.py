@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from rlnlp import models, rollout, samplers
 from rlnlp.precision import numerics, refresh, rounded
 from rlnlp.static import StaticDecoder, Step
-from rlnlp.static_rollout import BLOCK, StaticSampler, Truncation, draw, nucleus, pack, sample_static
+from rlnlp.static_rollout import BLOCK, StaticSampler, Truncation, draw, nucleus, sample_static
 from rlnlp.types import Allowed, NotFinite, Prompts, Sampling
 from tests.tiny import EOS, PAD, gpt2, prompts, t5
 
@@ -293,9 +293,12 @@ def test_a_token_without_mass_is_not_drawn_at_the_ends_of_blocks():
 
 
 @pytest.mark.parametrize("size", [8, 601])
-def test_bits_are_packed_as_records_hold_them(size):
-    allowed = torch.rand(7, size, generator=generator()) < 0.5
-    assert torch.equal(pack(allowed), Allowed.pack(allowed))
+def test_bits_come_back_as_they_were_packed(size):
+    allowed = torch.rand(7, 3, size, generator=generator()) < 0.5
+    packed = Allowed.pack(allowed)
+    assert packed.shape == (7, 3, -(-size // 8)) and packed[0, 0, 0] == sum(2**i for i in range(8) if allowed[0, 0, i])
+    mask = torch.rand(7, 3, generator=generator(1)) < 0.7
+    assert torch.equal(Allowed(packed, size).unpack(mask), allowed[mask])
 
 
 def test_numbers_that_are_not_finite_are_found_when_the_batch_is_read(policy):

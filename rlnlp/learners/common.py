@@ -9,12 +9,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from rlnlp.losses import Metrics, explained_variance, kl_estimate, masked_mean, per_response, token_rewards
+from rlnlp.losses import explained_variance, kl_estimate, masked_mean, per_response, token_rewards
 from rlnlp.models import score_tokens
 from rlnlp.rollout import batch_of
 from rlnlp.types import Experience, NotFinite, Prompts, Rollout
 
 Score = Callable[[Rollout], tuple[Tensor, dict[str, Tensor]]]  # [B], paid at the end, or [B, T], paid token by token
+Metrics = dict[str, float]
 
 
 class TrainingError(RuntimeError):
@@ -78,9 +79,7 @@ def gradient_step(state, loss: Tensor, max_norm: float, episodes: Rollout) -> fl
     for what, found in (("loss", loss), ("gradient norm", norm)):
         if not torch.isfinite(found):
             ids = ", ".join(episodes.prompts.example_ids[:8])
-            raise Diverged(
-                f"update {state.update + 1}: the {what} is {found.item()}; examples of this minibatch: {ids}"
-            )
+            raise Diverged(f"update {state.update + 1}: the {what} is {found}; examples of this minibatch: {ids}")
     state.optimizer.step()
     state.optimizer.zero_grad(set_to_none=True)  # now: gradients and the next pass's activations never coexist whole
     return norm.item()

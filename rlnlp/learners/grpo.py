@@ -90,16 +90,14 @@ def minibatch_loss(state: State, batch: Experience, config: Config) -> tuple[Ten
     raw = head(state.policy, hidden_states(state.policy, episodes)[episodes.mask]).float()
     logits, tokens = behavior_logits(raw, episodes), batch.rollout.responses[mask]
     logprobs = chosen_logprobs(logits, tokens)
-    policy_part, metrics = ppo_clip(
-        logprobs, batch.rollout.behavior_logprobs[mask], batch.advantages[mask], config.clip
-    )
+    policy_part, seen = ppo_clip(logprobs, batch.rollout.behavior_logprobs[mask], batch.advantages[mask], config.clip)
     bare = logprobs if logits is raw else chosen_logprobs(task_logits(raw, episodes), tokens)  # the KL is of no mask
     kl_part = kl_estimate(logprobs=bare, ref_logprobs=batch.ref_logprobs[mask], kind="k3").mean()
     real = len(tokens) / (len(batch) * config.max_new_tokens)
     return real * (policy_part + config.kl_coef * kl_part), {
         "policy/loss": real * policy_part.item(),
         "policy/kl_loss": real * kl_part.item(),
-        **metrics,
+        **{name: value.item() for name, value in seen.items()},
     }
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from rlnlp.learners.common import About, Metrics, Score, TrainingError, describe, gradient_step, loop, rewarded
 from rlnlp.losses import KLCoefficient, entropy, gae, ppo_clip, value_loss, whiten
 from rlnlp.models import (
-    ValueHead,
+    SharedValue,
     ValueModel,
     behavior_logits,
     check_head,
@@ -124,7 +124,7 @@ class State:
 def init(policy, config: Config, seed: int) -> State:
     """Reference = a frozen copy of ``policy`` as it is now. Raises ``ValueError`` for a model we cannot view."""
     check_head(policy)
-    value = ValueHead(policy) if config.value == "shared" else ValueModel(policy)
+    value = SharedValue(policy) if config.value == "shared" else ValueModel(policy)
     groups = [
         {"params": [p for p in policy.parameters() if p.requires_grad], "lr": config.learning_rate},
         {"params": list(value.parameters()), "lr": config.value_learning_rate or config.learning_rate},
@@ -179,14 +179,15 @@ def minibatch_loss(
     mask, old = batch.rollout.mask, batch.rollout.behavior_logprobs
     logits, values = policy_and_values(state, trim(batch.rollout))
     logprobs = chosen_logprobs(logits, batch.rollout.responses[mask])
-    policy_part, metrics = ppo_clip(logprobs, old[mask], batch.advantages[mask], config.clip)
+    policy_part, seen = ppo_clip(logprobs, old[mask], batch.advantages[mask], config.clip)
     if valued is not None:
         values, mask = values[valued[mask]], valued
     value_part = value_loss(values, batch.values[mask], batch.returns[mask], config.value_clip)
     loss = policy_part + config.value_coef * value_part
     if config.entropy_coef:
         loss = loss - config.entropy_coef * entropy(logits)
-    return loss, {"policy/loss": policy_part.item(), "value/loss": value_part.item(), **metrics}
+    metrics = {"policy/loss": policy_part, "value/loss": value_part, **seen}
+    return loss, {name: value.item() for name, value in metrics.items()}
 
 
 Loss = Callable[[State, Experience, Config], tuple[Tensor, Metrics]]
