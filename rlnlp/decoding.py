@@ -133,19 +133,23 @@ def generate(
 
 
 @torch.no_grad()
-def beam_search(policy: PreTrainedModel, prompts: Prompts, sampling: Sampling, beams: int) -> Rollout:
-    """The response with the highest mean log-probability per token that ``beams`` beams find; beams = 1 is greedy.
+def beam_search(
+    policy: PreTrainedModel, prompts: Prompts, sampling: Sampling, beams: int, length_penalty: float = 1.0
+) -> Rollout:
+    """The response that maximises (sum of log-probabilities) / (its length, EOS included) ^ length_penalty among those
+    that ``beams`` beams find; beams = 1 is greedy, and the penalty is then idle.
 
-    transformers' own search with none of its other settings but ``min_new_tokens`` and the horizon. Deterministic, so
-    there is no distribution that was sampled from: ``behavior_logprobs`` are zero. Raises ``ValueError`` for a
-    temperature.
+    transformers' own search with none of its other settings but ``min_new_tokens`` and the horizon, whatever the
+    model's own generation settings are. Deterministic, so there is no distribution that was sampled from:
+    ``behavior_logprobs`` are zero. Raises ``ValueError`` for a temperature and for beams < 1.
     """
-    if sampling.temperature != 1.0:
-        raise ValueError(f"beam search: expected temperature 1, got {sampling.temperature}")
+    if beams < 1 or sampling.temperature != 1.0:
+        raise ValueError(f"beam search: expected >= 1 beams at temperature 1, got {beams} at {sampling.temperature}")
     from transformers import GenerationConfig
 
     settings = GenerationConfig(
         num_beams=beams,
+        length_penalty=length_penalty if beams > 1 else None,
         do_sample=False,
         max_new_tokens=sampling.max_new_tokens,
         min_new_tokens=sampling.min_new_tokens,

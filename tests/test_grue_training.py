@@ -19,13 +19,14 @@ from transformers import (
     PegasusForConditionalGeneration,
 )
 
+from rlnlp.decoding import beam_search
 from rlnlp.models import score_tokens
 from rlnlp.rollout import sample, sampling_from
 from rlnlp.types import generator, take
 from tests import tiny
 from workbook.draws.training import TrainingError
 from workbook.grue import warm_start
-from workbook.grue.beams import answers, search
+from workbook.grue.beams import answers
 from workbook.grue.example import Decode
 from workbook.grue.raw import (
     NAMED,
@@ -161,7 +162,7 @@ def alone(model, row, beams, length_penalty, minimum):
     ("beams", "penalty", "minimum"), [(1, 1.0, 0), (1, 1.0, 3), (4, 1.0, 0), (4, 0.2, 2), (3, 4.0, 0)]
 )
 def test_greedy_and_beams_equal_generate_of_each_prompt_alone(model, beams, penalty, minimum):
-    found = search(model, ragged, sampling_from(model, 9, min_new_tokens=minimum), beams, penalty)
+    found = beam_search(model, ragged, sampling_from(model, 9, min_new_tokens=minimum), beams, penalty)
     rows = [row[keep].tolist() for row, keep in zip(found.responses, found.mask)]
     assert rows == [alone(model, row, beams, penalty, minimum) for row in range(len(ragged))]
     torch.testing.assert_close(found.logprobs, score_tokens(model, found))
@@ -169,15 +170,15 @@ def test_greedy_and_beams_equal_generate_of_each_prompt_alone(model, beams, pena
 
 def test_a_length_penalty_makes_answers_longer_and_the_models_own_settings_do_not_interfere(model):
     sampling = sampling_from(model, 9)
-    found = {penalty: search(model, ragged, sampling, 4, penalty) for penalty in (-4.0, 1.0, 6.0)}
+    found = {penalty: beam_search(model, ragged, sampling, 4, penalty) for penalty in (-4.0, 1.0, 6.0)}
     lengths = [float(each.mask.sum(1).float().mean()) for each in found.values()]
     assert lengths[0] < lengths[2] and lengths == sorted(lengths)
     model.generation_config.repetition_penalty, model.generation_config.length_penalty = 5.0, -3.0
-    assert torch.equal(search(model, ragged, sampling, 4, 1.0).responses, found[1.0].responses)
+    assert torch.equal(beam_search(model, ragged, sampling, 4, 1.0).responses, found[1.0].responses)
     assert model.generation_config.repetition_penalty == 5.0
     for wrong in ({"beams": 0}, {"sampling": dataclasses.replace(sampling, temperature=0.5)}):
-        with pytest.raises(ValueError, match="beams: expected >= 1 at temperature 1"):
-            search(model, ragged, **{"sampling": sampling, "beams": 1, **wrong})
+        with pytest.raises(ValueError, match="beam search: expected >= 1 beams at temperature 1"):
+            beam_search(model, ragged, **{"sampling": sampling, "beams": 1, **wrong})
 
 
 def test_answers_follow_the_task_and_not_the_batch(model):

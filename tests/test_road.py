@@ -22,7 +22,7 @@ WORDS = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
 
 
 class Core:
-    """What the files below ``root / "rlnlp"`` define at their top level: functions, classes and values, by dotted name."""
+    """What the files below ``root / "rlnlp"`` define at their top level, functions, classes, values: by dotted name."""
 
     def __init__(self, root: Path) -> None:
         paths = sorted(root.glob("rlnlp/**/*.py"))

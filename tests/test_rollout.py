@@ -148,7 +148,7 @@ def test_more_beams_find_more_probable_responses_and_no_setting_of_the_model_int
     model.generation_config.do_sample = True
     model.generation_config.temperature = 3.0
     assert torch.equal(beam_search(model, batch, sampling, 4).responses, found[4].responses)
-    with pytest.raises(ValueError, match="beam search: expected temperature 1, got 0.5"):
+    with pytest.raises(ValueError, match="beam search: expected >= 1 beams at temperature 1, got 4 at 0.5"):
         beam_search(model, batch, dataclasses.replace(sampling, temperature=0.5), 4)
 
 
