@@ -345,7 +345,7 @@ def one_by_one(model, rule, rollout, row, steps):
         if t < rollout.sampling.min_new_tokens:
             logits[:, EOS] = -torch.inf
         _, allowed, memory = rule(logits, memory)
-        memory = memory.observe(rollout.responses[row, t : t + 1])
+        memory = None if memory is None else memory.observe(rollout.responses[row, t : t + 1])
         out.append(allowed[0])
     return out
 
