@@ -705,9 +705,9 @@ def world_settings(folder):
 def test_a_fingerprint_holds_what_a_run_depends_on_and_nothing_else(world, change, reviews, numbers):
     """Of reviews and of numbers. How many prompts of reviews there are, a run sees in the files of its draw."""
 
-    def keys() -> list[str]:
+    def keys() -> list[dict[str, str]]:
         both = [given(world, condition) for condition in ("ppo_kl_default", "numbers_ppo")]
-        return [experiment.fingerprint(params, 1, params.run, params.learner) for params in both]
+        return [experiment.inputs(params, 1, params.run, params.learner) for params in both]
 
     before = keys()
     change(world)

@@ -80,8 +80,7 @@ def updates_of(params: Condition, seed: int, tuned: dict) -> Iterator[dict]:
     """
     run, condition = params.run, params.condition
     algorithm, config = run.algorithm, params.config(**tuned)
-    about = {"condition": condition, "seed": seed, **run.model_dump(), **config.model_dump()}
-    key = fingerprint(params, seed, run, about)
+    key = digest(inputs(params, seed, run, settings_of(params, seed, config)))
     folder = params.scratch / "runs" / condition / f"seed{seed}-{key[:16]}"
     with locks.writer_lock(folder):
         final = folder / "final"
@@ -140,8 +139,13 @@ def chosen(params: Condition) -> dict:
     return {"learning_rate": json.loads(path.read_text())["learning_rate"]}
 
 
-def fingerprint(params: Trained, draw: int, run: Run, settings: dict) -> str:
-    """Hash of all that decides a run's numbers: settings read, code that runs, models and texts it starts from."""
+def settings_of(params: Condition, seed: int, config: Settings) -> dict:
+    """The settings of a seed of a condition, the learner's among them."""
+    return {"condition": params.condition, "seed": seed, **params.run.model_dump(), **config.model_dump()}
+
+
+def inputs(params: Trained, draw: int, run: Run, settings: dict) -> dict[str, str]:
+    """All that decides a run's numbers: settings read, "code" that runs, models and texts it starts from."""
     start = [Path(base_folder(params, draw, run))] if run.start else []
     files, scales = params.reward_files, {}
     code, without = code_of(run, getattr(params.task, "name", ""))
@@ -163,7 +167,7 @@ def fingerprint(params: Trained, draw: int, run: Run, settings: dict) -> str:
             known = json.loads((further / "standard.json").read_text())
             scales = {"scales": [known[run.reward], known["reward"]]}
     values = {**params.pick(*READ), **settings, **scales, "algorithm": run.algorithm}
-    return digest(fingerprint_inputs(values, files=files, folders=folders, code=code, without=without))
+    return fingerprint_inputs(values, files=files, folders=folders, code=code, without=without)
 
 
 def code_of(run: Run, task: str) -> tuple[list[str], list[str]]:

@@ -7,11 +7,12 @@ from pathlib import Path
 
 from workbook.runs.conditions import ForTune
 from workbook.runs.draw import load_draw
-from workbook.runs.experiment import fingerprint
+from workbook.runs.experiment import inputs
 from workbook.runs.measure import decodings, evaluate_decoding
 from workbook.runs.train import ended, train
 from workbook.store import locks
 from workbook.store.files import atomic_json
+from workbook.store.fingerprint import digest
 
 RULE = (
     "highest validation score, plain decoding, among candidates whose generations' log perplexity under the evaluator "
@@ -35,7 +36,8 @@ def search(params: ForTune, out: Path) -> dict:
             changes["kl_target"] = 0.0
         config = params.config(**changes)
         seed = 1000 + params.draw  # random numbers of its own, also where the draw is one of the seeds
-        key = fingerprint(params, params.draw, run, {"tune": algorithm, "seed": seed, **config.model_dump()})
+        about = {"tune": algorithm, "seed": seed, **config.model_dump()}
+        key = digest(inputs(params, params.draw, run, about))
         name = "zero-shot" if zero_shot else f"lr{learning_rate:g}-kl{kl_coef:g}"
         folder = params.scratch / "tune" / algorithm / f"{name}-{key[:16]}"
         with locks.writer_lock(folder):

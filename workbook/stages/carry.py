@@ -22,7 +22,6 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 from rlnlp.settings import ConfigError
 from workbook.results.files import CURVES, PER_SEED
@@ -30,8 +29,9 @@ from workbook.results.tidy import thinned
 from workbook.runs import checks, conditions
 from workbook.runs.params import Params
 from workbook.stages import depends
-from workbook.store import identity, rekeyed
+from workbook.store import rekeyed
 from workbook.store.files import atomic_write, is_sealed, seal, whole
+from workbook.store.fingerprint import digest
 from workbook.store.tables import read_table, write_table
 
 KEPT, EPISODE = (PER_SEED, "samples.json"), "episode.json"  # of a finished seed
@@ -128,29 +128,17 @@ def recount(folder: Path, condition: str) -> int:
         return 0
     from workbook.runs import experiment  # brings torch
 
-    code = identity.here().identity(*experiment.code_of(given.run, getattr(given.task, "name", "")))
+    config = given.config(**experiment.chosen(given))
     put = 0
     for seed in given.seeds:
-        now = home / f"seed{seed}-{_key(given, seed, code)[:16]}" / "final"
-        before = [home / f"seed{seed}-{_key(given, seed, old)[:16]}" for old in rekeyed.others(depends.ROOT, code)]
-        if not now.exists() and (there := [path for path in before if is_sealed(path / "final")]):
-            now.parent.mkdir(exist_ok=True)
-            now.symlink_to(Path("..") / there[0].name / "final", target_is_directory=True)
+        known = experiment.inputs(given, seed, given.run, experiment.settings_of(given, seed, config))
+        codes = known["code"], *rekeyed.others(depends.ROOT, known["code"])
+        now, *before = (home / f"seed{seed}-{digest({**known, 'code': code})[:16]}" for code in codes)
+        if not (now / "final").exists() and (there := [path for path in before if is_sealed(path / "final")]):
+            now.mkdir(exist_ok=True)
+            (now / "final").symlink_to(Path("..") / there[0].name / "final", target_is_directory=True)
             put += 1
     return put
-
-
-def _key(given: conditions.Condition, seed: int, code: str) -> str:
-    """The key under which a seed finishes whose code has this identity; all else is as it is now."""
-    from workbook.runs import experiment
-
-    settings = {**given.run.model_dump(), **given.config(**experiment.chosen(given)).model_dump()}
-    about = {"condition": given.condition, "seed": seed, **settings}  # as `experiment.updates_of` does
-    real, identity.here = identity.here, lambda: SimpleNamespace(identity=lambda *roots: code)
-    try:
-        return experiment.fingerprint(given, seed, given.run, about)
-    finally:
-        identity.here = real
 
 
 def archives(params: Params) -> Path:
