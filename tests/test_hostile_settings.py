@@ -3,6 +3,7 @@
 import copy
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from rlnlp.settings import ConfigError
-from workbook.runs import checks, conditions, reading
+from workbook.runs import brought, checks, conditions, reading
+from workbook.runs.settings import Bring
 
 ROOT = Path(__file__).resolve().parents[1]
 FIXTURE = ROOT / "tests" / "fixtures" / "params.yaml"
@@ -275,6 +277,15 @@ def test_check_tries_a_brought_reward(text, tmp_path):
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         assert "Traceback" not in done.stderr and wrong in done.stderr
         assert done.returncode == (1 if wrong else 0), done.stderr
+
+
+@pytest.mark.parametrize("where", ["while True: pass", "def score(*four):\n    while True: pass"])
+def test_a_reward_that_never_answers_is_named(where, tmp_path, monkeypatch):
+    monkeypatch.setattr(brought, "LONGEST_S", 0.3)
+    (tmp_path / "mine.py").write_text(where)
+    with pytest.raises(ConfigError, match=r"bring\.reward: .*no scores for two prompts within 0\.3 s"):
+        brought.tried(tmp_path, Bring(reward="mine.py:score"))
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
 @pytest.mark.parametrize("name", ["model", "reward"])

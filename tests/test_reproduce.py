@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from rlnlp.settings import ConfigError
 from workbook.ledger import judge, ruling
 from workbook.results.tables import PLURAL
 from workbook.runs import checks, conditions
@@ -408,6 +409,26 @@ def test_an_edited_file_of_the_users_re_runs_the_check(tmp_path, monkeypatch):
             (tmp_path / "mine.csv").write_text("prompt\ngoodbye\n")
         assert reproduce(tmp_path, tmp_path / ".scratch", 1)
         assert (tmp_path / "count").read_text().count("x") == count
+
+
+def test_a_brought_model_that_is_nowhere_is_one_message_before_any_work(tmp_path, monkeypatch):
+    """A word alone may be the name of a model on the hub: whether there is one, only asking says."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    text = (Path(__file__).parent / "fixtures" / "params.yaml").read_text()
+    assert 'model: ""' in text
+    (tmp_path / "params.yaml").write_text(text.replace('model: ""', "model: mymodle"))
+    (tmp_path / "dvc.yaml").write_text(
+        "stages:\n  check:\n    cmd: python -m workbook.runs.conditions params.yaml build\n"
+        "    params: [params.yaml: ]\n    outs: [build/checked.txt, build/brought.json]\n"
+        "  data:\n    cmd: echo x > made.txt\n    deps: [build/checked.txt]\n    outs: [made.txt]\n"
+    )
+    subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / ".dvc/config").write_text("[core]\n    analytics = false\n")
+    with pytest.raises(ConfigError, match=r"(?s)mymodle \(policy, .*the hub: not asked"):
+        reproduce(tmp_path, tmp_path / ".scratch", 1)
+    assert not (tmp_path / "made.txt").exists()
 
 
 def test_an_unknown_profile_is_named(tmp_path):

@@ -10,6 +10,9 @@ A model or a data file counts with its content. A reward function counts with
 from __future__ import annotations
 
 import ast
+import contextlib
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 from rlnlp.settings import ConfigError
@@ -20,6 +23,7 @@ from workbook.texts.hub import DataError
 from workbook.texts.tasks import csv
 
 MOST_FILES, MOST_BYTES = 1000, 2**28
+LONGEST_S = 300.0  # that a brought reward function may take to load and to score two prompts
 
 
 def reward_files(folder: Path, bring: Bring) -> list[Path]:
@@ -100,6 +104,23 @@ def tried(folder: Path, bring: Bring) -> None:
     from rlnlp.scoring import RewardError
 
     try:
-        try_reward(str(folder / bring.reward))
-    except RewardError as error:
+        with _at_most(LONGEST_S):
+            try_reward(str(folder / bring.reward))
+    except (RewardError, TimeoutError) as error:
         raise ConfigError(f"bring.reward: {error}") from None
+
+
+@contextlib.contextmanager
+def _at_most(seconds: float) -> Iterator[None]:
+    """TimeoutError inside, where it takes longer; in the main thread alone."""
+
+    def late(*_) -> None:
+        raise TimeoutError(f"no scores for two prompts within {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.setitimer(signal.ITIMER_REAL, seconds, min(seconds, 1.0))  # again: one prompt is tried after two failed
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

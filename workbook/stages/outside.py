@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from rlnlp.settings import ConfigError
 from workbook.runs.params import Params
 from workbook.texts import hub, tasks
 
@@ -56,6 +57,14 @@ def look(params: Params, kind: str, name: str, use: str) -> Found:
         where = [f"{root / kind / name}: no such folder" for root in roots] or ["mirror, $RLNLP_MIRROR: not set"]
         return Found(kind, name, use, "", "\n".join([*where, f"the hub: {said}"]))
     return Found(kind, name, use, str(place) if isinstance(place, Path) else "the hub")
+
+
+def check(params: Params) -> None:
+    """Raises ConfigError naming all that is not there, and where it was looked for."""
+    missing = [found for found in (look(params, *each) for each in named(params)) if not found.place]
+    if missing:
+        said = (f"{f.name} ({f.use}): expected in a mirror or on the hub\n{f.looked}" for f in missing)
+        raise ConfigError(f"{params.path}: " + "\n".join(said))
 
 
 def _ask_the_hub(kind: str, name: str) -> None:

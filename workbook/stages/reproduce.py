@@ -31,6 +31,8 @@ from workbook.stages.scheduler import Scheduler, remove_runs
 from workbook.stages.sweep import Sweep
 from workbook.store.locks import writer_lock
 
+OUTSIDE = {"data", "models"}  # stages that read what comes from outside first
+
 
 def reproduce(
     folder: Path,
@@ -67,6 +69,11 @@ def reproduce(
             if needs is None:
                 return False
             changed = set(needs)
+        elif ours and OUTSIDE & {kind(stage) for stage in with_followers(needs, changed)}:
+            from workbook.runs import checks  # they bring pydantic
+            from workbook.stages import outside
+
+            outside.check(checks.load(folder / "params.yaml"))
         sweep = None
         if workers and not reports_only:
             sweep = Sweep(held.enter_context(cluster.connected(workers, jobs, scratch)), folder, scratch)
