@@ -356,6 +356,10 @@ def test_a_seed_finished_before_edits_that_changed_no_digit_counts(world, traini
     assert conditions.main([str(world / "params.yaml"), str(world / "build")]) == 0
     assert carry.recount(world, condition) == 0  # no record is of this code
     edited("c")
+    kept = (first / "per_seed.csv").read_bytes()
+    (first / "per_seed.csv").write_bytes(kept[:-2])
+    assert carry.recount(world, condition) == 0  # damaged
+    (first / "per_seed.csv").write_bytes(kept)
     assert Scheduler(world, params.scratch, {stage: set()}, {stage}, 1).next_stage() == stage
     assert carry.recount(world, condition) == 0  # it counts already
     found = run(world)
@@ -367,6 +371,7 @@ def test_a_seed_finished_before_edits_that_changed_no_digit_counts(world, traini
     write_params(world, learner={**SMALL["learner"], "gamma": 0.5})
     assert conditions.main([str(world / "params.yaml"), str(world / "build")]) == 0
     assert carry.recount(world, condition) == 0  # other settings
+    assert run(world) != found and len(trainings) == 2
 
 
 def test_a_checkpoint_of_another_seed_is_refused(world):
