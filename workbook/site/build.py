@@ -20,7 +20,7 @@ import pandas as pd
 import yaml
 
 from workbook.results.tables import markdown
-from workbook.site import claim_page, committed, front, lessons, reference
+from workbook.site import claim_page, committed, front, lessons, reference, slides
 from workbook.site.committed import ABOUT, Committed
 from workbook.site.links import Links
 from workbook.store.files import atomic_write
@@ -139,23 +139,27 @@ def write(root: Path, out: Path, site: Path) -> dict[str, str]:
     shutil.rmtree(out, ignore_errors=True)
     known, fresh, taught = places(root), made(found), lessons.pages(root)
     whole = known | {name: lessons.place(name) for name in taught}
-    links = Links(root, pages, whole, {*fresh, *whole.values()})
+    decks = {lessons.deck(name): (f"notebooks/{name}.ipynb", slides.deck(each)) for name, each in lessons.read(root).items()}
+    links = Links(root, pages, whole, {*fresh, *decks, *whole.values()})
     texts = {page: (page, text) for page, text in fresh.items()}
-    texts |= {lessons.place(name): (name, text) for name, text in taught.items()}
+    texts |= decks | {lessons.place(name): (name, text) for name, text in taught.items()}
     more = {"docs/ablations/index.md": reports_table(root), "docs/learn/lessons.md": lessons.table(root)}
     for source, page in known.items():
-        text = (root / source).read_text(encoding="utf-8")
+        text = lessons.answered(root) if source == lessons.ANSWERS else (root / source).read_text(encoding="utf-8")
         texts[page] = (source, text + (f"\n{more[source]}\n" if source in more else ""))
     titles = {}
     for page, (source, text) in texts.items():
         titles[page] = title(text)
         body = (UNINDEXED if page.endswith("/samples/index.md") else "") + links.move(text, source, page)
         atomic_write(pages / page, body)
+    for name, data in lessons.files(root).items():
+        atomic_write(pages / name, data)
     shutil.copytree(root / ASSETS, pages / "assets", dirs_exist_ok=True)
     config = {
         "INHERIT": str(root / "mkdocs.yml"),
         "docs_dir": "pages",
         "site_dir": str(site),
+        "theme": {"custom_dir": str(root / "workbook/site/theme")},
         "nav": nav(titles),
     }
     atomic_write(out / "mkdocs.yml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
@@ -183,7 +187,12 @@ def nav(titles: Mapping[str, str]) -> list[dict]:
         {"Findings": ["findings/index.md", *some(*(f"findings/{n}" for n in told)), {"Claim by claim": claims}]},
         {"Ablations": ["ablations/index.md", *({p: some(*names)} for p, names in profiles.items() if names)]},
         {"Learn": ["learn/lessons/index.md", *some(*(n for n in below("learn") if n != "learn/lessons"))]},
-        {"Teach": some("teach/checklist", "teach/guide", "teach/students", "teach/consent", "teach/licence_and_data")},
+        {
+            "Teach": some(
+                *(f"teach/{n}" for n in ("checklist", "slides", "project", "guide", "students")),
+                *(f"teach/{n}" for n in ("consent", "licence_and_data")),
+            )
+        },
         {
             "Use": some(
                 *(f"use/{n}" for n in ("install", "twelve_lines", "own_model", "write_your_own", "change", "machines"))
