@@ -139,7 +139,9 @@ def write(root: Path, out: Path, site: Path) -> dict[str, str]:
     shutil.rmtree(out, ignore_errors=True)
     known, fresh, taught = places(root), made(found), lessons.pages(root)
     whole = known | {name: lessons.place(name) for name in taught}
-    decks = {lessons.deck(name): (f"notebooks/{name}.ipynb", slides.deck(each)) for name, each in lessons.read(root).items()}
+    decks = {
+        lessons.deck(name): (f"notebooks/{name}.ipynb", slides.deck(each)) for name, each in lessons.read(root).items()
+    }
     links = Links(root, pages, whole, {*fresh, *decks, *whole.values()})
     texts = {page: (page, text) for page, text in fresh.items()}
     texts |= decks | {lessons.place(name): (name, text) for name, text in taught.items()}

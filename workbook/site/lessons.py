@@ -108,10 +108,11 @@ def page(lesson: Lesson, reading: dict[int, str]) -> str:
     if lesson.number not in reading:
         raise ValueError(f"{READING}: expected a section ## Lesson {lesson.number}")
     first, *rest = lesson.said
-    about = f"*It takes* {lesson.takes}. *Open it:* `make lab`, then `{lesson.name}`. *On a wall:* [slides](/{deck(lesson.name)})."
+    about = [f"*It takes* {lesson.takes}.", f"*Open it:* `make lab`, then `{lesson.name}`."]
+    about += [f"*On a wall:* [slides](/{deck(lesson.name)})."]
     if lesson.kept is None:
-        about += f" *Outputs:* {MISSING} (`make lessons`)."
-    parts = [first, about, *([OLDER] if lesson.kept and not lesson.current else [])]
+        about += [f"*Outputs:* {MISSING} (`make lessons`)."]
+    parts = [first, " ".join(about), *([OLDER] if lesson.kept and not lesson.current else [])]
     for number, (kind, text) in enumerate(lesson.cells[1:], 1):
         parts += [text] if kind == "markdown" else [f"```python\n{text}\n```", *shown(lesson, number)]
     return "\n\n".join([*parts, "## To read", reading[lesson.number]]) + "\n"
@@ -138,7 +139,8 @@ def picture(cell: int, number: int, given: dict[str, str]) -> str:
 
 def about(lesson: Lesson, cell: int) -> str:
     """What a picture shows, in words: the section it stands in, and how its text says that it is read."""
-    headings = re.findall(r"^#+ (.+)$", "\n".join(text for kind, text in lesson.cells[:cell] if kind == "markdown"), re.M)
+    before = "\n".join(text for kind, text in lesson.cells[:cell] if kind == "markdown")
+    headings = re.findall(r"^#+ (.+)$", before, re.MULTILINE)
     following = next((text for kind, text in lesson.cells[cell + 1 :] if kind == "markdown"), "")
     how = re.match(r"\*(?:How to read|Reading)[^*]*\*:?\s*(.+?[.?])(?:\s|$)", following, re.DOTALL)
     return outputs.alt(headings[-1] + (f": {how[1]}" if how else ""))
@@ -182,8 +184,8 @@ def answered(root: Path) -> str:
         if [*answers] != ["1", "2", "3"]:
             raise ValueError(f"{ANSWERS}: expected answers 1., 2. and 3. under ## Lesson {lesson.number}")
         both = "\n".join(f"{i}. *{q}*\n\n    {answers[str(i)]}\n" for i, q in enumerate(lesson.asked, 1))
-        before = f"## Lesson {lesson.number}\n\n"
-        text = text.replace(before + known[lesson.number], f"{before}[{lesson.title}](/learn/{name}/index.md)\n\n{both}")
+        head, whole = f"## Lesson {lesson.number}\n\n", f"[{lesson.title}](/{place(name)})"
+        text = text.replace(head + known[lesson.number], f"{head}{whole}\n\n{both}")
     return text
 
 

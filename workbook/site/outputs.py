@@ -131,7 +131,6 @@ def from_tables(source: str) -> bool:
     nodes = list(ast.walk(ast.parse(source)))
     named = {node.id for node in nodes if isinstance(node, ast.Name)}
     own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    own |= {each.target.id for each in nodes if isinstance(each, ast.comprehension) and isinstance(each.target, ast.Name)}
     return "lesson" in named and named <= own | TABLES | {"float", "range"}
 
 

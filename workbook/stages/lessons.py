@@ -21,6 +21,7 @@ from workbook.site import outputs
 from workbook.store.files import read_json
 from workbook.store.identity import Code
 
+OUT = "out.ipynb"
 ROOT = Path(__file__).resolve().parents[2]
 # both pictures of a figure, of which the smaller one is kept; letters stay letters, and no id is random
 KERNEL = """c = get_config()
@@ -37,12 +38,12 @@ def run(root: Path, name: str) -> tuple[dict, float]:
         (profile / "ipython_kernel_config.py").write_text(KERNEL, encoding="utf-8")
         variables = {name: value for name, value in os.environ.items() if name != "MPLBACKEND"}
         variables |= {"IPYTHONDIR": str(profile.parent), "HF_HUB_OFFLINE": "1"}
-        command = [sys.executable, "-m", "workbook.stages.nb", "run", str(root / f"notebooks/{name}.ipynb"), "out.ipynb"]
+        command = [sys.executable, "-m", "workbook.stages.nb", "run", str(root / "notebooks" / f"{name}.ipynb"), OUT]
         before = _seconds()
         done = subprocess.run(command, cwd=place, env=variables, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode:
             raise RuntimeError(f"{name}: status {done.returncode}\n{done.stderr[-3000:]}")
-        return read_json(Path(place) / "out.ipynb"), _seconds() - before
+        return read_json(Path(place) / OUT), _seconds() - before
 
 
 def _seconds() -> float:
