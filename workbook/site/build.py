@@ -145,9 +145,10 @@ def write(root: Path, out: Path, site: Path) -> dict[str, str]:
     links = Links(root, pages, whole, {*fresh, *decks, *whole.values()})
     texts = {page: (page, text) for page, text in fresh.items()}
     texts |= decks | {lessons.place(name): (name, text) for name, text in taught.items()}
-    more = {"docs/ablations/index.md": reports_table(root), "docs/learn/lessons.md": lessons.table(root)}
+    more = {"docs/ablations/index.md": reports_table(root)}
+    filled = {lessons.LISTED: lessons.listed(root), lessons.ANSWERS: lessons.answered(root)}
     for source, page in known.items():
-        text = lessons.answered(root) if source == lessons.ANSWERS else (root / source).read_text(encoding="utf-8")
+        text = filled.get(source) or (root / source).read_text(encoding="utf-8")
         texts[page] = (source, text + (f"\n{more[source]}\n" if source in more else ""))
     titles = {}
     for page, (source, text) in texts.items():

@@ -20,7 +20,8 @@ from workbook.store.identity import Code
 
 ASKED = re.compile(r"\*\*Question\.\*\*\s*(.+?)(?:\n\n|\Z)", re.DOTALL)
 NUMBERED = re.compile(r"^(\d+)\. (.+)$", re.MULTILINE)
-ANSWERS, READING = "docs/learn/answers.md", "docs/learn/reading.md"
+LISTED, ANSWERS, READING = "docs/learn/lessons.md", "docs/learn/answers.md", "docs/learn/reading.md"
+TYPED = re.compile(r"^\| `notebooks/` \|.*?\n(?=\n)", re.MULTILINE | re.DOTALL)  # the list that a clone shows
 WORDS_A_MINUTE, SECONDS_A_LINE = 120, 10  # of reading; assumed, nobody has been timed
 MISSING = "made when you run it; none are kept yet"
 OLDER = (
@@ -186,6 +187,14 @@ def answered(root: Path) -> str:
         both = "\n".join(f"{i}. *{q}*\n\n    {answers[str(i)]}\n" for i, q in enumerate(lesson.asked, 1))
         head, whole = f"## Lesson {lesson.number}\n\n", f"[{lesson.title}](/{place(name)})"
         text = text.replace(head + known[lesson.number], f"{head}{whole}\n\n{both}")
+    return text
+
+
+def listed(root: Path) -> str:
+    """The page of lessons, with pages, times and slides in its list. Raises: ValueError where it has no list."""
+    text, found = TYPED.subn(lambda _: table(root) + "\n", (root / LISTED).read_text(encoding="utf-8"))
+    if found != 1:
+        raise ValueError(f"{LISTED}: expected one table that begins with `notebooks/`, found {found}")
     return text
 
 

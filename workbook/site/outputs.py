@@ -26,14 +26,15 @@ from workbook.store.files import atomic_write
 from workbook.store.identity import Code
 
 FOLDER = "docs/learn/outputs"
-LARGEST = 20_000  # bytes of a figure as SVG; where it has more, thousands of dots, the picture in dots of the screen
+LARGEST = 100_000  # bytes of a figure as SVG, a sixteenth of that when packed; of a larger one the picture in dots
 TABLES = {"pd", "lesson", "display"}  # all that a cell of committed tables may name
 LOOKED_UP = {  # what a lesson finds by a name in a text, which reading its code does not
     "13_the_metric_is_not_the_task": (
         "workbook.grue.tasks.common_gen:TASK",
-        *(f"workbook.scores.{name}.{name}:SCORES" for name in ("meteor_stem", "rouge", "coverage")),
+        *(f"workbook.scores.{name}.{name}:SCORES" for name in ("meteor_stem", "rouge_all", "coverage")),
     ),
 }
+ADDRESSED = re.compile(r"\[?<.*>,?.*", re.DOTALL)  # of an object that has no words for itself
 PIECES = re.compile(r"<style.*?</style>|<script.*?</script>|<!--.*?-->", re.DOTALL)
 
 
@@ -103,7 +104,8 @@ def shrunk(output: Mapping[str, Any]) -> dict[str, str]:
         return {"png": re.sub(r"\s", "", data["image/png"])}
     if "text/html" in data:
         return {"html": bare(data["text/html"])}
-    return {"text": data["text/plain"]} if data.get("text/plain") else {}
+    text = data.get("text/plain", "")
+    return {"text": text} if text and not ADDRESSED.fullmatch(text) else {}
 
 
 def svg(text: str) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import re
 
+from workbook.site import outputs
 from workbook.site.lessons import OLDER, Lesson, place, shown
 
 HEAD = "---\ntemplate: slides.html\nsearch:\n  exclude: true\n---\n"
@@ -48,11 +49,11 @@ def opened(part: str) -> str:
 
 def coded(lesson: Lesson, cell: int, heading: str) -> list[str]:
     """The slides of a cell: what it writes out, if it does; what it gave, with the words on how to read that."""
-    text, slides = lesson.cells[cell][1], []
+    text, slides, above = lesson.cells[cell][1], [], f'<p class="of">{outputs.alt(heading)}</p>'
     if any(isinstance(node, (ast.FunctionDef, ast.Lambda, ast.Assert)) for node in ast.walk(ast.parse(text))):
-        slides.append(f'<p class="of">{heading}</p>\n\n```python\n{text}\n```')
+        slides.append(f"{above}\n\n```python\n{text}\n```")
     if given := [each for each in shown(lesson, cell) if each.startswith("<") or each.count("\n") <= LINES]:
         following = next((said for kind, said in lesson.cells[cell + 1 :] if kind == "markdown"), "")
         words = next((block for block in re.split(r"\n\n+", following) if READ.match(block)), "")
-        slides.append("\n\n".join([f'<p class="of">{heading}</p>', *given, *([words] if words else [])]))
+        slides.append("\n\n".join([above, *given, *([words] if words else [])]))
     return slides

@@ -23,10 +23,11 @@ from workbook.store.identity import Code
 
 OUT = "out.ipynb"
 ROOT = Path(__file__).resolve().parents[2]
-# both pictures of a figure, of which the smaller one is kept; letters stay letters, and no id is random
+# Both pictures of a figure, of which one is kept; letters stay letters, and no id is random. The last line is for
+# pictures inside a widget's page, which do not pack.
 KERNEL = """c = get_config()
 c.InlineBackend.figure_formats = {"svg", "png"}
-c.InlineBackend.rc = {"svg.fonttype": "none", "svg.hashsalt": "rlnlp", "figure.facecolor": "white"}
+c.InlineBackend.rc = {"svg.fonttype": "none", "svg.hashsalt": "rlnlp", "figure.facecolor": "white", "savefig.dpi": 72}
 """
 
 
