@@ -13,7 +13,7 @@ ifeq ($(filter $(PROFILE),$(PROFILES)),)
 $(error PROFILE=$(PROFILE): expected one of $(PROFILES))
 endif
 
-.PHONY: help env reproduce reports pipelines plan why test lab site course study grue bench clean
+.PHONY: help env reproduce reports pipelines plan why test lab site lessons course study grue bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -35,6 +35,7 @@ help:
 	@echo 'make test [ARGS="-k name"]                the tests'
 	@echo 'make lab                                  JupyterLab at the start page: quick start, lessons, runs'
 	@echo 'make site                                 the site: findings, lessons, course, reference; open site/index.html'
+	@echo 'make lessons                              what the lessons give, for the site: those whose code has changed, a minute each'
 	@echo 'make course                               the assignments as students get them: course/build/rlnlp-course.zip'
 	@echo 'make study                                the second human study with simulated raters: reports/study'
 	@echo 'make grue                                 six tasks of the benchmark on generated rows: reports/grue (under way)'
@@ -101,6 +102,9 @@ lab: env
 # SITE_URL: the address it will be served at; without one it works from a disk and anywhere.
 site: env
 	@exec .venv/bin/python -m workbook.site $(ARGS)
+
+lessons: env
+	@exec .venv/bin/python -m workbook.stages.lessons $(ARGS)
 
 course: env
 	@exec .venv/bin/python -m course.release $(ARGS)
