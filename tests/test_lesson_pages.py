@@ -271,6 +271,12 @@ def test_a_deck_has_the_question_a_slide_a_section_and_what_cells_gave():
         assert deck.count("<img src=") >= 1 and all(q in found[-1] for q in lesson.asked), name
 
 
+def test_a_sections_slide_has_its_first_paragraph_and_what_is_displayed_under_it():
+    assert slides.opened("## 3. Head\n\nFirst.\n\n    a = b\n\nSecond.") == "## 3. Head\n\nFirst.\n\n    a = b"
+    assert slides.opened("### Bug\n\nFirst.\n\nSecond.\n\n- item") == "## Bug\n\nFirst."
+    assert slides.opened("## What to try\n\nA.\n\nB.\n\nC.\n") == "## What to try\n\nA.\n\nB.\n\nC."
+
+
 def test_the_list_of_lessons_is_one_table_with_pages_times_and_slides():
     text = lessons.listed(ROOT)
     rows = re.findall(r"^\| \[Lesson (\d+): .*\]\(/learn/\S+\) \|.*\| \d+ min \| \d+ s \|", text, re.MULTILINE)
