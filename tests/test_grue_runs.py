@@ -48,7 +48,7 @@ def read(given):
         who, what = row["who"], row["what"]
         answers = (f"{who} saw the {what} .", f"the {what} saw {who} .")[: 1 + row["at"] % 2]
         body = f"{who} {what}"
-        made.append(Example(f"row-{row['at']}", "tell: ", body, ".", answers, body, {"who": row["who"]}))
+        made.append(Example(f"row-{row['at']}", "tell: ", body, ".", answers, body, {"who": row["who"], "facts": {}}))
     return made
 
 
@@ -476,7 +476,7 @@ def test_lengths_hold_every_generated_prompt_and_reference(name):
     from workbook.grue.words import words
 
     ours, task = grue.load(PARAMS), tasks.task(name)
-    tokenizer = (causal_tokenizer if task.causal else t5_tokenizer)(words())
+    tokenizer = (causal_tokenizer if task.causal else t5_tokenizer)(words(ours.tasks))
     for which in run.PARTS:
         shown = run.drawn(task, 3, which, 150)
         prompts = run.encode(shown, tokenizer, ours.prompt_tokens(task))
@@ -498,6 +498,8 @@ BAD = [
     ("overrides: {}", "an entry for each task .* none for made_up"),
     ("control_tasks: [made_pu]", "names in tasks; found made_pu"),
     ("overrides: {made_up: {reponse_tokens: 3}}", "reponse_tokens: unknown name; did you mean 'response_tokens'"),
+    ("overrides: {made_up: {decode: {beam: 2}}}", "made_up.decode: unknown name; did you mean 'beams'"),
+    ("overrides: {made_up: {supervised: {epoch: 2}}}", "epoch"),
     ("threads: many", "threads: expected a whole number, found 'many'"),
 ]
 
@@ -544,7 +546,8 @@ def test_the_pipeline_names_only_what_there_is():
     assert all(any(text.startswith(word) for text in begins) for word in (world.TRANSLATE, world.SUMMARIZE))
     assert {*values["overrides"]} == {*values["tasks"]} <= {*tasks.names()}
     rule = [line for line in (ROOT / "Makefile").read_text().splitlines() if "grue_pipeline" in line]
-    assert rule == ["\t@exec .venv/bin/python -m workbook.stages.grue_pipeline --jobs $(JOBS) --tied"]
+    pipeline = ".venv/bin/python -m workbook.stages.grue_pipeline --profile $(PROFILE) --jobs $(JOBS) --tied"
+    assert rule == [f"\t@exec {pipeline}"]
 
 
 def test_the_code_of_every_task_is_known_by_its_content(tmp_path, monkeypatch):
