@@ -114,7 +114,12 @@ def page(lesson: Lesson, reading: dict[int, str]) -> str:
     if lesson.kept is None:
         about += [f"*Outputs:* {MISSING} (`make lessons`)."]
     launch = f'<a data-launch="notebooks/{lesson.name}.ipynb">Open it in this JupyterLab</a>'
-    parts = [first, f'<p class="launch" hidden>{launch}</p>', " ".join(about), *([OLDER] if lesson.kept and not lesson.current else [])]
+    parts = [
+        first,
+        f'<p class="launch" hidden>{launch}</p>',
+        " ".join(about),
+        *([OLDER] if lesson.kept and not lesson.current else []),
+    ]
     for number, (kind, text) in enumerate(lesson.cells[1:], 1):
         parts += [text] if kind == "markdown" else [f"```python\n{text}\n```", *shown(lesson, number)]
     return "\n\n".join([*parts, "## To read", reading[lesson.number]]) + "\n"
