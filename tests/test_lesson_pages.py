@@ -158,6 +158,11 @@ def test_a_picture_lies_beside_its_page_and_its_slides_with_words_for_it(root):
         *files
     }
     assert files["learn/01_one/cell-01-1.png"] == b"\0\0\0"
+    lesson = lessons.read(root)["01_one"]
+    assert lessons.reading(lesson, 1) == "*How to read this:* up is good. More."
+    before = [("markdown", "*Reading it.* First."), ("code", "1"), ("markdown", "Then.")]
+    assert lessons.reading(lesson._replace(cells=before), 1) == "*Reading it.* First."
+    assert lessons.reading(lesson._replace(cells=[("markdown", "a"), ("code", "1")]), 1) == ""
     assert outputs.alt('a *b* `c` "d" <e> [f](g)') == "a b c &quot;d&quot; &lt;e&gt; f"
 
 

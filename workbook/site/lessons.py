@@ -20,6 +20,7 @@ from workbook.store.identity import Code
 
 ASKED = re.compile(r"\*\*Question\.\*\*\s*(.+?)(?:\n\n|\Z)", re.DOTALL)
 NUMBERED = re.compile(r"^(\d+)\. (.+)$", re.MULTILINE)
+READ = re.compile(r"\*(?:How to read|Reading|What you see|Look for|Look at)")
 LISTED, ANSWERS, READING = "docs/learn/lessons.md", "docs/learn/answers.md", "docs/learn/reading.md"
 TYPED = re.compile(r"^\| `notebooks/` \|.*?\n(?=\n)", re.MULTILINE | re.DOTALL)  # the list that a clone shows
 WORDS_A_MINUTE, SECONDS_A_LINE = 120, 10  # of reading; assumed, nobody has been timed
@@ -100,13 +101,13 @@ def read(root: Path) -> dict[str, Lesson]:
 
 def pages(root: Path) -> dict[str, str]:
     """Notebook -> its page as Markdown, links as in the notebook."""
-    reading = sections(root, READING)
-    return {f"notebooks/{name}.ipynb": page(lesson, reading) for name, lesson in read(root).items()}
+    books = sections(root, READING)
+    return {f"notebooks/{name}.ipynb": page(lesson, books) for name, lesson in read(root).items()}
 
 
-def page(lesson: Lesson, reading: dict[int, str]) -> str:
+def page(lesson: Lesson, books: dict[int, str]) -> str:
     """A lesson's page. Raises: ValueError where there is nothing to read beside it."""
-    if lesson.number not in reading:
+    if lesson.number not in books:
         raise ValueError(f"{READING}: expected a section ## Lesson {lesson.number}")
     first, *rest = lesson.said
     about = [f"*It takes* {lesson.takes}.", f"*Open it:* `make lab`, then `{lesson.name}`."]
@@ -122,7 +123,7 @@ def page(lesson: Lesson, reading: dict[int, str]) -> str:
     ]
     for number, (kind, text) in enumerate(lesson.cells[1:], 1):
         parts += [text] if kind == "markdown" else [f"```python\n{text}\n```", *shown(lesson, number)]
-    return "\n\n".join([*parts, "## To read", reading[lesson.number]]) + "\n"
+    return "\n\n".join([*parts, "## To read", books[lesson.number]]) + "\n"
 
 
 def shown(lesson: Lesson, cell: int) -> list[str]:
@@ -148,9 +149,17 @@ def about(lesson: Lesson, cell: int) -> str:
     """What a picture shows, in words: the section it stands in, and how its text says that it is read."""
     before = "\n".join(text for kind, text in lesson.cells[:cell] if kind == "markdown")
     headings = re.findall(r"^#+ (.+)$", before, re.MULTILINE)
-    following = next((text for kind, text in lesson.cells[cell + 1 :] if kind == "markdown"), "")
-    how = re.match(r"\*(?:How to read|Reading)[^*]*\*:?\s*(.+?[.?])(?:\s|$)", following, re.DOTALL)
+    how = re.match(r"\*[^*]*\*:?\s*(.+?[.?])(?:\s|$)", reading(lesson, cell), re.DOTALL)
     return outputs.alt(headings[-1] + (f": {how[1]}" if how else ""))
+
+
+def reading(lesson: Lesson, cell: int) -> str:
+    """The words on how to read what a cell gave: of the text behind it, else of that before it; "" where none has."""
+    for kind, text in [*lesson.cells[cell + 1 : cell + 2], lesson.cells[cell - 1]]:
+        for block in re.split(r"\n\n+", text) if kind == "markdown" else ():
+            if READ.match(block):
+                return block
+    return ""
 
 
 def files(root: Path) -> dict[str, bytes]:

@@ -11,10 +11,9 @@ import ast
 import re
 
 from workbook.site import outputs
-from workbook.site.lessons import OLDER, Lesson, place, shown
+from workbook.site.lessons import OLDER, Lesson, place, reading, shown
 
 HEAD = "---\ntemplate: slides.html\nsearch:\n  exclude: true\n---\n"
-READ = re.compile(r"\*(?:How to read|Reading|What you see|Look for|Look at)")
 DISPLAYED = re.compile(r"    |\||- |\d+\. ")  # a formula, a table, a list
 LINES = 16  # a slide holds no longer output of text
 
@@ -53,7 +52,6 @@ def coded(lesson: Lesson, cell: int, heading: str) -> list[str]:
     if any(isinstance(node, (ast.FunctionDef, ast.Lambda, ast.Assert)) for node in ast.walk(ast.parse(text))):
         slides.append(f"{above}\n\n```python\n{text}\n```")
     if given := [each for each in shown(lesson, cell) if each.startswith("<") or each.count("\n") <= LINES]:
-        following = next((said for kind, said in lesson.cells[cell + 1 :] if kind == "markdown"), "")
-        words = next((block for block in re.split(r"\n\n+", following) if READ.match(block)), "")
+        words = reading(lesson, cell)
         slides.append("\n\n".join([above, *given, *([words] if words else [])]))
     return slides
