@@ -9,7 +9,7 @@ import pytest
 
 from tests.test_grue_runs import made_up
 from tests.test_style import ROOT
-from workbook.grue import baselines, board, contrasts, pictures, report, submitted, tasks
+from workbook.grue import baselines, board, contrasts, gather, pictures, report, submitted, tasks
 from workbook.grue import settings as grue
 from workbook.grue.board import JUDGE, REWARD, BoardError
 from workbook.grue.evaluate import said
@@ -363,7 +363,7 @@ def test_the_report_is_made_of_the_tables_of_every_task_and_arm_and_of_submitted
     none = {"seeds": [0], "control_tasks": [], "reward_tasks": [], "rows": few}
     ours = grue.Grue.model_validate({**full.model_dump(), **one, **none})
     with pytest.raises(BoardError, match="zero_shot: no per_seed.csv; run this task and arm first"):
-        report.gathered(ours, tmp_path / "runs", tmp_path / "submitted")
+        gather.all_seeds(ours, tmp_path / "runs", tmp_path / "submitted")
     row = {
         "task": "common_gen",
         "condition": "zero_shot",

@@ -476,7 +476,7 @@ def test_lengths_hold_every_generated_prompt_and_reference(name):
     from workbook.grue.words import words
 
     ours, task = grue.load(PARAMS), tasks.task(name)
-    tokenizer = (causal_tokenizer if task.causal else t5_tokenizer)(words())
+    tokenizer = (causal_tokenizer if task.causal else t5_tokenizer)(words(ours.tasks))
     for which in run.PARTS:
         shown = run.drawn(task, 3, which, 150)
         prompts = run.encode(shown, tokenizer, ours.prompt_tokens(task))

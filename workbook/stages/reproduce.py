@@ -18,7 +18,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +42,14 @@ def reproduce(
     ours: bool = True,
     reports_only: bool = False,
     workers: str = "",
+    order: Sequence[str] = (),
 ) -> bool:
     """Bring the pipeline of a folder up to date; whether all went well. Raises LockError, Stopped, SystemExit.
 
     ours: the folder is a profile of this package: it has a params file to check, and notebooks to start kernels for.
     reports_only: start no run; make the reports and the ledger from the runs that are finished and up to date.
     workers: where the units of stages are done, as `cluster.check` knows it; none: in the stages.
+    order: stages, first ones first; none: the runs as params.yaml names them.
     """
     began = time.monotonic()
     with contextlib.ExitStack() as held:
@@ -77,7 +79,9 @@ def reproduce(
         sweep = None
         if workers and not reports_only:
             sweep = Sweep(held.enter_context(cluster.connected(workers, jobs, scratch)), folder, scratch)
-        scheduler = Scheduler(folder, scratch, needs, changed, jobs, every, variables, pipeline.order(), sweep)
+        scheduler = Scheduler(
+            folder, scratch, needs, changed, jobs, every, variables, [*order] or pipeline.order(), sweep
+        )
         announce(scheduler, pipeline)
         good = scheduler.run()
         if good and not reports_only and pipeline.status():  # DVC has the last word
