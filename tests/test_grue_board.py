@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -153,8 +154,10 @@ def test_another_human_is_scored_against_the_others_references():
     examples, answers = baselines.again(made_up(), SHOWN)
     assert [(e.id, e.references) for e in examples] == [("r1", ("it saw ben .",))] and answers == ["ben saw it ."]
     assert baselines.again(made_up(), SHOWN[1:]) == ([], [])
-    examples, answers = baselines.again(made_up(another=lambda e: f"{e.source} walked ."), SHOWN[1:])
-    assert examples == SHOWN[1:] and answers == ["anna walked ."]
+    writes = made_up(another=lambda e: f"{e.source} walked .")
+    assert baselines.again(writes, SHOWN[1:]) == ([], [])  # real rows: our second writer knows our world alone
+    generated = [dataclasses.replace(e, meta={**e.meta, "facts": {}}) for e in SHOWN[1:]]
+    assert baselines.again(writes, generated) == (generated, ["anna walked ."])
 
 
 def test_answers_are_paid_scored_and_judged_whoever_wrote_them():

@@ -48,7 +48,7 @@ def read(given):
         who, what = row["who"], row["what"]
         answers = (f"{who} saw the {what} .", f"the {what} saw {who} .")[: 1 + row["at"] % 2]
         body = f"{who} {what}"
-        made.append(Example(f"row-{row['at']}", "tell: ", body, ".", answers, body, {"who": row["who"]}))
+        made.append(Example(f"row-{row['at']}", "tell: ", body, ".", answers, body, {"who": row["who"], "facts": {}}))
     return made
 
 
