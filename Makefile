@@ -8,12 +8,13 @@ SHELL := /bin/sh
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 PROFILES := mini $(notdir $(patsubst %/,%,$(dir $(wildcard profiles/*/params.yaml))))
+OF := $(if $(filter grue grue-plan,$(MAKECMDGOALS)),mini real paper,$(PROFILES))
 FOLDER := $(if $(filter mini,$(PROFILE)),.,profiles/$(PROFILE))
-ifeq ($(filter $(PROFILE),$(PROFILES)),)
-$(error PROFILE=$(PROFILE): expected one of $(PROFILES))
+ifeq ($(filter $(PROFILE),$(OF)),)
+$(error PROFILE=$(PROFILE): expected one of $(OF))
 endif
 
-.PHONY: help env reproduce reports pipelines plan why test lab site course study grue bench clean
+.PHONY: help env reproduce reports pipelines plan why test lab site course study grue grue-plan bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -37,7 +38,10 @@ help:
 	@echo 'make site                                 the site: findings, lessons, course, reference; open site/index.html'
 	@echo 'make course                               the assignments as students get them: course/build/rlnlp-course.zip'
 	@echo 'make study                                the second human study with simulated raters: reports/study'
-	@echo 'make grue                                 six tasks of the benchmark on generated rows: reports/grue (under way)'
+	@echo 'make grue [PROFILE=$(PROFILE)]                  the benchmark: reports/grue (mini, the default: generated rows; not run whole yet)'
+	@echo '     PROFILE  real    real rows (RLNLP_MIRROR, or the hub), three draws of about 80 minutes on two cores: reports/grue_real'
+	@echo '              paper   T5-base and GPT-2 with the published budgets, needs a GPU: reports/grue_paper'
+	@echo 'make grue-plan PROFILE=paper              what that needs and costs; runs nothing'
 	@echo 'make bench                                speed, beside TRL (installed for this only)'
 	@echo 'make clean [PROFILE=$(PROFILE)]                 remove what one profile generated; keeps reports, DVC cache and .venv'
 	@echo 'Each makes its environment, .venv, the first time (a few minutes).'
@@ -109,7 +113,10 @@ study: env
 	@exec .venv/bin/python -m workbook.stages.study_pipeline --jobs $(JOBS) --tied
 
 grue: env
-	@exec .venv/bin/python -m workbook.stages.grue_pipeline --jobs $(JOBS) --tied
+	@exec .venv/bin/python -m workbook.stages.grue_pipeline --profile $(PROFILE) --jobs $(JOBS) --tied
+
+grue-plan: env
+	@.venv/bin/python -m workbook.stages.grue_plan $(PROFILE)
 
 bench: env
 	@exec .venv/bin/python -m bench.run $(ARGS)

@@ -238,7 +238,7 @@ def test_what_the_paper_printed_stands_in_our_table_only_where_all_is_the_same(t
     page, _ = written(two_tasks(), tmp_path / "ours")
     assert page.count("### Printed by the paper") == 3 and "printed: " not in page
     task = tasks.task("daily_dialog")
-    theirs = {"data": task.hub, "checkpoint": "gpt2", "decoding": said(task.decode), "split": "test"}
+    theirs = {"data": task.hub, "checkpoint": "openai-community/gpt2", "decoding": said(task.decode), "split": "test"}
     rows = [row | (theirs if row["task"] == task.name and row.get("kind") != "trivial" else {}) for row in two_tasks()]
     page, _ = written(rows, tmp_path / "theirs")
     assert page.count("### Printed by the paper") == 2  # those of the other task

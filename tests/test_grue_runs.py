@@ -544,7 +544,8 @@ def test_the_pipeline_names_only_what_there_is():
     assert all(any(text.startswith(word) for text in begins) for word in (world.TRANSLATE, world.SUMMARIZE))
     assert {*values["overrides"]} == {*values["tasks"]} <= {*tasks.names()}
     rule = [line for line in (ROOT / "Makefile").read_text().splitlines() if "grue_pipeline" in line]
-    assert rule == ["\t@exec .venv/bin/python -m workbook.stages.grue_pipeline --jobs $(JOBS) --tied"]
+    pipeline = ".venv/bin/python -m workbook.stages.grue_pipeline --profile $(PROFILE) --jobs $(JOBS) --tied"
+    assert rule == [f"\t@exec {pipeline}"]
 
 
 def test_the_code_of_every_task_is_known_by_its_content(tmp_path, monkeypatch):

@@ -70,9 +70,10 @@ def write(
     samples: Iterable[Mapping[str, Any]],
     out: Path,
     ours: Grue | None = None,
+    further: Sequence[str] = (),
 ) -> list[Verdict]:
     """All pages of these rows into ``out``; the verdicts. ours: settings of a profile of real rows, whose claims nobody
-    judges. Raises: BoardError for rows that cannot be compared."""
+    judges; further: paragraphs at the end of the leaderboard. Raises: BoardError for rows that cannot be compared."""
     rows, samples = list(rows), list(samples)
     found = board.board(rows)
     nothing = ours.meaningless if ours else ()
@@ -93,7 +94,7 @@ def write(
     for task in (task for task in tasks if task.name in found.rows):
         head, *tables = _task(found, task, [one for one in samples if one["task"] == task.name])
         parts += [head, *([NOTHING] if task.name in nothing else ()), *tables]
-    atomic_write(out / "leaderboard.md", "\n\n".join(parts) + "\n")
+    atomic_write(out / "leaderboard.md", "\n\n".join([*parts, *further]) + "\n")
     if verdicts:
         write_table(out / "claims.csv", claims.table(verdicts))
         atomic_write(out / "claims.md", _claims(verdicts, rules))

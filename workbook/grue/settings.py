@@ -20,6 +20,7 @@ from workbook.runs.messages import dotted, explain
 from workbook.runs.reading import read
 
 ANY = Arm("learner", "any learner", learner="ppo")
+LATER = Arm("later", "any learner after supervision", start="supervised", learner="ppo")
 FREE = "sampling", "learner", "nlpo"  # sections whose names a learner's Config decides
 
 
@@ -68,6 +69,7 @@ class Overrides(Settings):
     sampling: dict[str, Any] = Field({}, description="of the section sampling")
     learner: dict[str, Any] = Field({}, description="of the section learner")
     nlpo: dict[str, Any] = Field({}, description="of the section nlpo")
+    continued: dict[str, Any] = Field({}, description="of all three, for arms that begin with another arm's weights")
     decode: dict[str, Any] = Field({}, description="of the task's decoding at evaluation")
     reward: dict[str, float] = Field({}, description="scores and weights that training pays; {} = the task's own")
 
@@ -134,6 +136,8 @@ class Grue(Settings):
         module, values = algorithms.module(chosen.learner), {"max_new_tokens": horizon}
         for section in (name for name in FREE if name in module.ABOUT.sections):
             values |= getattr(self, section) | getattr(self.overrides[task], section)
+        if chosen.start:
+            values |= self.overrides[task].continued
         try:
             return module.Config(**values | chosen.settings)
         except pydantic.ValidationError as error:
@@ -152,8 +156,8 @@ class Grue(Settings):
         return self.learner_of(ANY, task.name, self.horizon(task))
 
     def steps_of_learning(self, task: Task) -> int:
-        """Optimiser steps that reinforcement learning takes on a task."""
-        config = self.sampling_of(task)
+        """Optimiser steps that reinforcement learning takes on a task after supervision."""
+        config = self.learner_of(LATER, task.name, self.horizon(task))
         return config.updates * config.epochs * config.minibatches
 
     def horizon(self, task: Task) -> int:

@@ -72,6 +72,7 @@ def code(out: str | Path) -> None:
         "workbook.grue.gather:all_seeds",
         "workbook.grue.gather:draws",
         "workbook.grue.report:write",
+        "workbook.grue.reviews:section",
         *map(tasks.root, ours.tasks),
     ]
     roots += families({name for each in map(tasks.task, ours.tasks) for name in (*each.metrics, *ours.reward(each))})
@@ -144,7 +145,7 @@ def report_of_draws(profile: str) -> None:
 
 def report(ours=None, folder: Path = ROOT / "grue", out: Path = ROOT / "reports" / "grue") -> None:
     """The leaderboard, its figures and the claims, of the tables in ``folder``, with a line for each claim."""
-    from workbook.grue import contrasts, gather, tasks
+    from workbook.grue import contrasts, gather, reviews, tasks
     from workbook.grue import report as pages
     from workbook.grue import settings as grue
     from workbook.ledger import checks
@@ -153,7 +154,9 @@ def report(ours=None, folder: Path = ROOT / "grue", out: Path = ROOT / "reports"
     rows, samples = gather.all_seeds(ours or full, folder / "runs", folder / "submitted")
     rules, known = contrasts.load(ROOT / "grue" / "contrasts.yaml", full), checks.load(ROOT / "claims.yaml")
     with whole(out) as fresh:
-        verdicts = pages.write(rows, [tasks.task(name) for name in full.tasks], rules, known, samples, fresh)
+        beside = reviews.section(ROOT / "reports" / "mini" / "per_seed.csv")
+        chosen = [tasks.task(name) for name in full.tasks]
+        verdicts = pages.write(rows, chosen, rules, known, samples, fresh, further=beside)
     for verdict in verdicts:
         print(f"{verdict.id}: {verdict.sentence}", flush=True)
 
