@@ -224,8 +224,8 @@ def test_paper_runs_from_a_t5_and_a_gpt2_under_their_hub_ids(at_hand, mirror, tm
     from tests import tiny
     from workbook.draws.tokenizer import train_tokenizer
 
-    texts = [row["de"] + " " + row["en"] for row in pairs("train", 40)]
-    tokenizer = t5_tokenizer((), texts, 400)
+    texts = [e.prompt for name in ("common_gen", "daily_dialog") for e in real.every(tasks.task(name), "train")]
+    tokenizer = t5_tokenizer((), texts, 500)
     full = grue.load(ROOT / "grue" / "paper" / "params.yaml")
     assert (full.bring.encoder_decoder, full.bring.causal) == ("google-t5/t5-base", "openai-community/gpt2")
     for place, model, tokens in (
