@@ -32,6 +32,9 @@ HAND = {  # documents that stand elsewhere and are pages too
     "course/STUDENTS.md": "teach/students/index.md",
     "bench/README.md": "reference/speed/how/index.md",
     "data/README.md": "reference/data/index.md",
+    "grue/metrics.md": "findings/grue/metrics/index.md",
+    "grue/submitted/README.md": "findings/grue/submitted/index.md",
+    "grue/traps.md": "findings/grue/traps/index.md",
 }
 UNINDEXED = "---\nsearch:\n  exclude: true\n---\n\n"  # of pages that hold nothing but texts of runs
 ASSETS = "docs/assets"
@@ -177,7 +180,7 @@ def nav(titles: Mapping[str, str]) -> list[dict]:
     claims = [{page.split("/")[1]: page} for page in titles if page.startswith("claims/")]
     api = [name for name in below("reference/api") if name != "reference/api"]
     profiles = {p: [n for n in below(f"reports/{p}") if not n.endswith("/samples")] for p in ABOUT}
-    told = ("settled", "ledger", "length", "full", "second_paper", "real_reviews")
+    told = ("settled", "ledger", "length", "full", "second_paper", "real_reviews", "grue")
     return [
         {"Home": "index.md"},
         {"Findings": ["findings/index.md", *some(*(f"findings/{n}" for n in told)), {"Claim by claim": claims}]},
