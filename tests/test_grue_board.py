@@ -255,7 +255,7 @@ def test_what_the_paper_printed_stands_in_our_table_only_where_all_is_the_same(t
 def test_rows_that_nobody_judged_have_no_judge_and_no_picture_of_one(tmp_path):
     rows = [{k: v for k, v in row.items() if not k.startswith("judge/")} for row in two_tasks()]
     page, files = written(rows, tmp_path / "out")
-    assert not {"ranks.svg", "hacking.svg"} & {*files} and "On the judge: no task." in page
+    assert not {"ranks.svg", "hacking.svg"} & {*files} and "On the judge" not in page
 
 
 def test_samples_have_the_last_words_of_a_prompt_and_no_reference(tmp_path):

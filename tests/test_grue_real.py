@@ -206,6 +206,10 @@ def test_a_draw_is_rows_for_git_and_draws_are_a_page_that_says_what_means_nothin
     assert samples and all("references" not in one and not {*one.values()} & references for one in samples)
     assert max(len(one["prompt"].removeprefix("… ").split()) for one in samples) == 20  # dialogues are longer
 
+    odd = tmp_path / "real" / "draws" / "1" / "wmt16.jsonl"
+    said = json.loads(odd.read_text().partition("\n")[0]) | {"response": "a\u2028b\x85c"}  # no line ends here
+    odd.write_text(json.dumps(said, ensure_ascii=False) + "\n")
+    assert said in gather.draws(ours, tmp_path / "real" / "draws")[1]
     (tmp_path / "real" / "draws" / "2" / "wmt16.csv").unlink()
     assert {row["seed"] for row in gather.draws(ours, tmp_path / "real" / "draws")[0]} == {1}  # not finished: left out
     chosen = [tasks.task(name) for name in ours.tasks]

@@ -498,6 +498,8 @@ BAD = [
     ("overrides: {}", "an entry for each task .* none for made_up"),
     ("control_tasks: [made_pu]", "names in tasks; found made_pu"),
     ("overrides: {made_up: {reponse_tokens: 3}}", "reponse_tokens: unknown name; did you mean 'response_tokens'"),
+    ("overrides: {made_up: {decode: {beam: 2}}}", "made_up.decode: unknown name; did you mean 'beams'"),
+    ("overrides: {made_up: {supervised: {epoch: 2}}}", "epoch"),
     ("threads: many", "threads: expected a whole number, found 'many'"),
 ]
 

@@ -22,7 +22,7 @@ def all_seeds(ours: Grue, runs: Path, submitted: Path) -> tuple[list[dict], list
             if not (folder / "per_seed.csv").exists():
                 raise board.BoardError(f"{folder}: no per_seed.csv; run this task and arm first")
             rows += read_table(folder / "per_seed.csv")
-            samples += [json.loads(line) for line in (folder / "samples.jsonl").read_text("utf-8").splitlines()]
+            samples += lines_of((folder / "samples.jsonl").read_text("utf-8"))
     for path in sorted(submitted.glob("*.csv")):
         rows += read_table(path)
     return rows, samples
@@ -35,7 +35,10 @@ def draws(ours: Grue, folder: Path) -> tuple[list[dict], list[dict]]:
     if not whole:
         raise board.BoardError(f"{folder}: no draw of {list(ours.seeds)} has all {len(ours.tasks)} tasks yet")
     rows = [row for each in whole for file in each for row in read_table(file.with_suffix(".csv"))]
-    told = [
-        line for each in whole for file in each for line in file.with_suffix(".jsonl").read_text("utf-8").splitlines()
-    ]
-    return rows, [json.loads(line) for line in told]
+    texts = [file.with_suffix(".jsonl").read_text("utf-8") for each in whole for file in each]
+    return rows, [line for text in texts for line in lines_of(text)]
+
+
+def lines_of(text: str) -> list[dict]:
+    """The values of lines of JSON. A line ends at "\\n" alone: what a model wrote may hold other ends of lines."""
+    return [json.loads(line) for line in text.split("\n") if line]

@@ -115,8 +115,11 @@ class Grue(Settings):
             raise ValueError(
                 f"control_tasks, reward_tasks, overrides, meaningless: expected, names in tasks; found {min(spare)}"
             )
-        for name in self.overrides:
-            self.rows_of(name)
+        decodes = [field.name for field in dataclasses.fields(Decode)]
+        for name, own in self.overrides.items():
+            self.rows_of(name), self.supervised_of(name)
+            if spare := {*own.decode} - {*decodes}:
+                raise ValueError(f"overrides.{name}.decode: unknown name{nearest(min(spare), decodes)}")
         if self.real and not self.bring.encoder_decoder and (self.raw.mixed or not self.raw.vocabulary):
             raise ValueError("raw: expected, a BPE vocabulary and mixed 0, as rows are real: there is no mix of them")
         if self.real and not self.bring.causal and self.causal.tokenizer != "bpe":

@@ -39,7 +39,7 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     """Answers of a JSONL file. Raises: SubmissionError naming the line."""
     path, found = Path(path), []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")  # an answer may hold other ends of lines
     except (OSError, UnicodeDecodeError) as error:
         raise SubmissionError(f"{path}: expected lines of JSON, found {error}") from None
     for place, line in enumerate(lines, 1):
