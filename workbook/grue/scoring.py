@@ -44,7 +44,8 @@ def acts(examples: Sequence[Example]) -> dict[str, Any]:
 
 
 def moods(examples: Sequence[Example]) -> dict[str, Any]:
-    """A classifier of sentiment, learned from prompts with their references: logistic regression on words (TF-IDF)."""
+    """A classifier of sentiment, learned from prompts with their references: logistic regression on words and
+    word pairs (TF-IDF)."""
     from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -53,7 +54,8 @@ def moods(examples: Sequence[Example]) -> dict[str, Any]:
     shown = [(f"{e.prompt} {text}", e.meta["label"]) for e in said for text in e.references]
     if {label for _, label in shown} != {0, 1}:
         raise ScoreError(f"sentiment: expected training reviews of both labels, got {len(shown)} of at most one")
-    model = make_pipeline(TfidfVectorizer(sublinear_tf=True), LogisticRegression(C=10.0, max_iter=1000))
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
+    model = make_pipeline(words, LogisticRegression(C=10.0, max_iter=1000))
     model.fit([text for text, _ in shown], [label for _, label in shown])
     return {"positive": lambda texts: model.predict_proba(list(texts))[:, 1].tolist()}
 
