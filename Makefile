@@ -13,7 +13,7 @@ ifeq ($(filter $(PROFILE),$(PROFILES)),)
 $(error PROFILE=$(PROFILE): expected one of $(PROFILES))
 endif
 
-.PHONY: help env reproduce reports pipelines plan why test lab site course study grue bench clean
+.PHONY: help env reproduce reports pipelines plan adopt why test lab site course study grue bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -28,9 +28,11 @@ help:
 	@echo '              reviews_pilot  what the settings of reviews are chosen by, an hour and a half'
 	@echo '              settle  that edition: run draw by draw by python -m workbook.stages.settle, not by make'
 	@echo '              paper   the published models and budgets, needs a GPU'
+	@echo '              gpu     real film reviews, a base model of 34 million weights; without DVC there, docs/use/machines.md'
 	@echo '     WORKERS local:4, tls://host:8786 or slurm:partition: seeds and models on Dask workers'
 	@echo 'make reports [PROFILE=$(PROFILE)]               reports and ledger from the runs that are finished so far'
 	@echo 'make plan [PROFILE=$(PROFILE)]                  what it would do and cost, and what it lacks; runs nothing'
+	@echo 'make adopt PROFILE=... FROM=folder        bring home what a machine without DVC computed; checked before it is written'
 	@echo 'make why [PROFILE=$(PROFILE)]                   what your edits would run again, and why; runs nothing'
 	@echo 'make test [ARGS="-k name"]                the tests'
 	@echo 'make lab                                  JupyterLab at the start page: quick start, lessons, runs'
@@ -82,6 +84,10 @@ reports: env pipelines
 # Status 3, which make calls an error: the settings are sound, and a model or data set is missing.
 plan: env pipelines
 	@exec .venv/bin/python -m workbook.stages.plan $(PROFILE) $(ARGS)
+
+# What `python -m workbook.stages.away pack PROFILE folder` wrote elsewhere.
+adopt: env pipelines
+	@exec .venv/bin/python -m workbook.stages.adopt $(PROFILE) '$(or $(FROM),$(error make adopt needs FROM=folder, with the archive of away pack))'
 
 # Compared with the last run, that is with the profile's dvc.lock.
 why: env pipelines

@@ -85,7 +85,7 @@ def plan(params: Params, sustained: float, pass_seconds: float, rates: roofline.
         "pass_seconds": pass_seconds,
         "ways": reach.ways(units, rates, sustained, pass_seconds, params.device != "cpu"),
         "rates": rates.why,
-        "fetch": reach.to_fetch(found, policy, reward),
+        "fetch": reach.to_fetch(params, found, policy, reward),
         "formula": costs.FORMULA,
         "measured": measured(params),
     }

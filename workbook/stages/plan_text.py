@@ -71,7 +71,7 @@ def _reach(plan: dict, device: str) -> list[str]:
     lines = ["hours of all of it, models, searches, runs, continued runs one after the other"]
     lines += table(("", *(words for _, words in counts)), rows)
     if device == "cuda":
-        said = f"Fixed shapes: {plan['rates']} (TB/s, TFLOP/s, shares of them)."
+        said = f"Fixed shapes: {plan['rates']} (TB/s, TFLOP/s)."
         lines += textwrap.wrap(said, 118, initial_indent="  ", subsequent_indent="  ")
         lines += [
             "  Text and back is not in it: on one thread some 7 s a decoding of 5,000 prompts; give it all cores."
@@ -83,7 +83,7 @@ def _reach(plan: dict, device: str) -> list[str]:
     ]
     lines += [f"  once on a file system that shares blocks), two checkpoints a seed; checkpoints write {written}"]
     if plan["fetch"]:
-        lines += ["", "to fetch, where there is a network, into the mirror that $RLNLP_MIRROR names"]
+        lines += ["", "to fetch, where there is a network, into the mirror that $RLNLP_MIRROR names; to make"]
     for one in plan["fetch"]:
         lines += [f"  {one['command']}" + (f"  # {one['bytes'] / 1e9:.2f} GB of weights" if one["bytes"] else "")]
     return lines

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import heapq
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from workbook.runs.made_here import PLAN
 from workbook.runs.params import Params
 from workbook.stages.costs import Cost
-from workbook.stages.outside import Found
+from workbook.stages.outside import Found, planned
 from workbook.stages.roofline import Rates
 from workbook.stages.shapes import Shape
 
@@ -51,11 +53,15 @@ def ways(
     return [today, {"name": "fixed shapes, bf16; in no learner yet", "hours": hours(found, fixed)}]
 
 
-def to_fetch(found: Sequence[Found], policy: Shape, reward: Shape | None) -> list[dict[str, Any]]:
-    """What is missing, the command that puts it into the mirror, and its bytes where they are known (fp32 weights)."""
+def to_fetch(params: Params, found: Sequence[Found], policy: Shape, reward: Shape | None) -> list[dict[str, Any]]:
+    """What is missing, the command that puts it into the mirror or makes it, and its bytes where they are known (fp32
+    weights)."""
     wanted = []
     for one in found:
-        if not one.place:
+        if one.name == params.bring.model and not one.place and planned(params):
+            command = f"python -m workbook.stages.base_model train {os.path.relpath(params.folder / PLAN)}"
+            wanted.append({"name": one.name, "command": command, "bytes": None})
+        elif not one.place:
             of = {"reward": reward}.get(one.use, policy) if one.kind == "models" else None
             kind = " --repo-type dataset" * (one.kind == "datasets")
             command = f'hf download {one.name}{kind} --local-dir "$RLNLP_MIRROR/{one.kind}/{one.name}"'
