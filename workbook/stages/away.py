@@ -107,7 +107,7 @@ def run(params: Params, jobs: int, gpus: int, seconds: float) -> bool:
                     failed += bool(error)
                     print(f"{unit.stage}, draw {unit.draw}: {error or 'done'}", flush=True)
                     _without_checkpoints(params, unit)
-                for stage, error in through(pool, jobs, until, functools.partial(_collect, str(params.folder)), part):
+                for stage, error in through(pool, jobs, until, functools.partial(collect, str(params.folder)), part):
                     failed += bool(error)
                     print(f"{stage}: {error or 'written'}", flush=True)
         except TimeUp as left:
@@ -143,7 +143,7 @@ def _unit(root: str, folder: str, scratch: str, unit: tuple[str, int]) -> str:
     return units.Outcome(*units.run(unit, root, folder, scratch)).error
 
 
-def _collect(folder: str, stage: str) -> str:
+def collect(folder: str, stage: str) -> str:
     """What the stage's notebook does with units that are done; the error's last line."""
     from workbook.draws import base, variants, worlds
     from workbook.runs import experiment, tune
