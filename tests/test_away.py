@@ -273,8 +273,8 @@ def test_other_settings_or_code_are_refused_by_stage(there, home, capsys):
 def test_what_was_run_here_is_not_written_over(there, home, capsys):
     (home / "runs/zero_shot").mkdir(parents=True)
     (home / "runs/zero_shot/config.json").write_text("{}")
-    (home / "base").mkdir()
-    (home / "base/config.json").write_text("{}")
+    shutil.copytree(there / "base", home / "base")
+    (home / "base/facts.json").write_text("{}")
     assert adopt.main(["gpu", str(there.parents[1] / "packed")]) == 2
     said = capsys.readouterr().err
-    assert "runs@zero_shot: it was run here" in said and "base/config.json: another one lies here" in said
+    assert "runs@zero_shot: it was run here" in said and "base/facts.json: another one lies here" in said
