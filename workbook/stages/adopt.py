@@ -99,6 +99,8 @@ def check(params: Params, manifest: Mapping[str, Any], files: Path) -> None:
     packed = manifest["brought"] | {n: h for said in manifest["stages"].values() for n, h in said["files"].items()}
     there = {path.relative_to(files).as_posix() for path in files.rglob("*") if path.is_file()} - {"manifest.json"}
     wrong += [f"{name}: not in the manifest" for name in sorted(there - packed.keys())]
+    home = f"{params.bring.model}/"  # of a base model that was made beside the profile
+    wrong += [f"{name}: not of the base model" for name in manifest["brought"] if not name.startswith(home)]
     wrong += [
         f"{name}: another one lies here"
         for name, its in manifest["brought"].items()
