@@ -263,18 +263,20 @@ def test_other_settings_or_code_are_refused_by_stage(there, home, capsys):
         manifest = json.load(archive.extractfile("manifest.json"))
     manifest["stages"]["models@1"]["code"] = "0" * 64
     del manifest["stages"]["variants@2"]
+    manifest["brought"]["build/x.json"] = "0" * 64
     params.write_text((there / "params.yaml").read_text())
     source = packed(there, home.parents[1] / "other", **{"manifest.json": json.dumps(manifest).encode()})
     assert adopt.main(["gpu", str(source)]) == 2
     said = capsys.readouterr().err
     assert "models@1: its code is not that of here" in said and "variants@2: not in the archive" in said
+    assert "build/x.json: not of the base model" in said
 
 
 def test_what_was_run_here_is_not_written_over(there, home, capsys):
     (home / "runs/zero_shot").mkdir(parents=True)
     (home / "runs/zero_shot/config.json").write_text("{}")
-    (home / "base").mkdir()
-    (home / "base/config.json").write_text("{}")
+    shutil.copytree(there / "base", home / "base")
+    (home / "base/facts.json").write_text("{}")
     assert adopt.main(["gpu", str(there.parents[1] / "packed")]) == 2
     said = capsys.readouterr().err
-    assert "runs@zero_shot: it was run here" in said and "base/config.json: another one lies here" in said
+    assert "runs@zero_shot: it was run here" in said and "base/facts.json: another one lies here" in said

@@ -91,19 +91,22 @@ def check(params: Params, manifest: Mapping[str, Any], files: Path) -> None:
             f"{stage}: {name} is not its" for name in said["files"] if name != out and not name.startswith(out + "/")
         ]
         config = params.folder / out / "config.json"
-        if kind(stage) in RUNS and "adopted" not in (read_json(config) or {"adopted": 1}):
+        known = read_json(config) if kind(stage) in RUNS else None
+        if known is not None and "adopted" not in known:
             wrong.append(f"{stage}: it was run here; remove {config.parent} to adopt another's")
     before = [stage for part in away.stages(params)[:-2] for stage in part]
     wrong += [f"{stage}: not in the archive, and runs need it" for stage in before if stage not in manifest["stages"]]
-    known = manifest["brought"] | {n: h for said in manifest["stages"].values() for n, h in said["files"].items()}
+    packed = manifest["brought"] | {n: h for said in manifest["stages"].values() for n, h in said["files"].items()}
     there = {path.relative_to(files).as_posix() for path in files.rglob("*") if path.is_file()} - {"manifest.json"}
-    wrong += [f"{name}: not in the manifest" for name in sorted(there - known.keys())]
+    wrong += [f"{name}: not in the manifest" for name in sorted(there - packed.keys())]
+    home = f"{params.bring.model}/"  # of a base model that was made beside the profile
+    wrong += [f"{name}: not of the base model" for name in manifest["brought"] if not name.startswith(home)]
     wrong += [
         f"{name}: another one lies here"
         for name, its in manifest["brought"].items()
         if (params.folder / name).is_file() and file_hash(params.folder / name) != its
     ]
-    wrong += [f"{n}: not what was packed" for n, h in known.items() if n not in there or file_hash(files / n) != h]
+    wrong += [f"{n}: not what was packed" for n, h in packed.items() if n not in there or file_hash(files / n) != h]
     if wrong:
         more = f"; {len(wrong) - 5} more" * (len(wrong) > 5)
         raise ConfigError(f"nothing was adopted: {'; '.join(wrong[:5])}{more}")
