@@ -13,14 +13,15 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 import yaml
 
 from workbook.results.tables import markdown
-from workbook.site import claim_page, committed, front, lessons, reference
+from workbook.site import charts, claim_page, committed, front, lessons, reference, vega
 from workbook.site.committed import ABOUT, Committed
 from workbook.site.links import Links
 from workbook.store.files import atomic_write
@@ -57,9 +58,10 @@ def title(text: str) -> str:
     return found[1].strip()
 
 
-def made(found: Committed) -> dict[str, str]:
-    """Page -> Markdown of what no one wrote by hand, the lessons' aside; its links begin at the repository's root."""
-    pages = {f"claims/{name}/index.md": claim_page.page(found, name) for name in found.claims}
+def made(found: Committed, drawn: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Page -> Markdown of what no one wrote by hand, the lessons' aside; its links begin at the repository's root.
+    drawn: claim -> names of its charts."""
+    pages = {f"claims/{name}/index.md": claim_page.page(found, name, drawn.get(name, ())) for name in found.claims}
     pages |= reference.api(found.root)
     pages["reference/settings/index.md"] = reference.settings()
     pages["index.md"] = home(found)
@@ -137,9 +139,11 @@ def write(root: Path, out: Path, site: Path) -> dict[str, str]:
     """
     found, pages = committed.read(root), out / "pages"
     shutil.rmtree(out, ignore_errors=True)
-    known, fresh, taught = places(root), made(found), lessons.pages(root)
+    of_claims, beside = {name: charts.of_claim(found, name) for name in found.claims}, charts.beside(found)
+    known, fresh, taught = places(root), made(found, of_claims), lessons.pages(root)
     whole = known | {name: lessons.place(name) for name in taught}
-    links = Links(root, pages, whole, {*fresh, *whole.values()})
+    after = {file: "\n\n".join(map(vega.place, drawn)) for file, drawn in beside.items()}
+    links = Links(root, pages, whole, {*fresh, *whole.values()}, after)
     texts = {page: (page, text) for page, text in fresh.items()}
     texts |= {lessons.place(name): (name, text) for name, text in taught.items()}
     more = {"docs/ablations/index.md": reports_table(root), "docs/learn/lessons.md": lessons.table(root)}
@@ -152,6 +156,8 @@ def write(root: Path, out: Path, site: Path) -> dict[str, str]:
         body = (UNINDEXED if page.endswith("/samples/index.md") else "") + links.move(text, source, page)
         atomic_write(pages / page, body)
     shutil.copytree(root / ASSETS, pages / "assets", dirs_exist_ok=True)
+    for name, chart in ChainMap(*of_claims.values(), *beside.values()).items():
+        atomic_write(pages / "charts" / f"{name}.js", vega.script(name, chart))
     config = {
         "INHERIT": str(root / "mkdocs.yml"),
         "docs_dir": "pages",
@@ -201,7 +207,11 @@ def nav(titles: Mapping[str, str]) -> list[dict]:
 
 
 def build(root: Path, out: Path) -> None:
-    """MkDocs over `write`'s pages; a warning is an error. Raises: CalledProcessError."""
+    """MkDocs over `write`'s pages; a warning is an error. The charts' library is put beside them first.
+
+    Raises: CalledProcessError.
+    """
+    atomic_write(out / "pages/assets/vega.js", vega.library())
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f", str(out / "mkdocs.yml")]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # the theme's word on a later MkDocs; the lock has this one
     subprocess.run(command, cwd=root, env=quiet, check=True)

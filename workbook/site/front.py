@@ -14,10 +14,9 @@ import pandas as pd
 from workbook.results.files import FACTS
 from workbook.results.tables import markdown
 from workbook.site import effects, picture
-from workbook.site.committed import Committed
+from workbook.site.committed import DESIGN, DRAWN, Committed
 
 BEGIN, END = "<!-- front: python -m workbook.site readme -->", "<!-- end of front -->"
-DESIGN, DRAWN = "settle", "mini"  # whose words stand here; the profile that runs its first draws
 FIVE = {  # claim: the test whose numbers stand in the table
     "P01": "ppo score",
     "P04": "equal beta and decoding",
