@@ -33,7 +33,7 @@ help:
 	@echo 'make plan [PROFILE=$(PROFILE)]                  what it would do and cost, and what it lacks; runs nothing'
 	@echo 'make why [PROFILE=$(PROFILE)]                   what your edits would run again, and why; runs nothing'
 	@echo 'make test [ARGS="-k name"]                the tests'
-	@echo 'make lab                                  JupyterLab at the start page: quick start, lessons, runs'
+	@echo 'make lab                                  JupyterLab at the site: quick start, lessons, runs'
 	@echo 'make site                                 the site: findings, lessons, course, reference; open site/index.html'
 	@echo 'make course                               the assignments as students get them: course/build/rlnlp-course.zip'
 	@echo 'make study                                the second human study with simulated raters: reports/study'
@@ -91,12 +91,15 @@ test: env
 	@exec .venv/bin/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 # Texts open as pages, and nobody is asked about news: defaults of this environment's JupyterLab, which your own settings override.
+# It opens at the site's home, which its server shows below /static/, with links into the lab; `make site` makes that anew.
 LAB := {"@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"markdown": "Markdown Preview"}}, \
         "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}
 lab: env
 	@mkdir -p .venv/share/jupyter/lab/settings && echo '$(LAB)' > .venv/share/jupyter/lab/settings/overrides.json
-	@exec .venv/bin/python -m jupyterlab --LabApp.default_url=/lab/tree/notebooks/start.ipynb --LabApp.news_url=None \
-	  --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
+	@[ -f site/index.html ] || .venv/bin/python -m workbook.site
+	@exec .venv/bin/python -m jupyterlab --ServerApp.extra_static_paths="['$(CURDIR)/site']" --LabApp.default_url=/static/index.html \
+	  --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate \
+	  $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
 
 # SITE_URL: the address it will be served at; without one it works from a disk and anywhere.
 site: env

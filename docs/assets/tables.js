@@ -35,7 +35,7 @@
       const rows = table.tBodies[0]?.rows.length ?? 0
       if (!table.tHead || rows < 2) continue
       for (const [at, heading] of [...table.tHead.rows[0].cells].entries()) {
-        if (![...table.tBodies[0].rows].some(row => text(row, at))) continue // pictures have no order
+        if (!heading.innerText.trim() || ![...table.tBodies[0].rows].some(row => text(row, at))) continue // pictures have no order
         const button = document.createElement("button")
         button.className = "sort"
         button.append(...heading.childNodes)

@@ -21,7 +21,7 @@ import pandas as pd
 import yaml
 
 from workbook.results.tables import markdown
-from workbook.site import charts, claim_page, committed, front, lessons, reference, vega
+from workbook.site import charts, claim_page, committed, effects, forest, front, lessons, reference, vega
 from workbook.site.committed import ABOUT, Committed
 from workbook.site.links import Links
 from workbook.store.files import atomic_write
@@ -70,28 +70,35 @@ def made(found: Committed, drawn: Mapping[str, Sequence[str]]) -> dict[str, str]
 
 
 def home(found: Committed) -> str:
-    """The first page: the answer, the picture, five results, and where to go from there."""
-    block = front.block(found, "/claims/{claim}/index.md")
+    """The first page: the answer, where to go from there, the picture, five results."""
     return "\n\n".join(
         [
             "# Is reinforcement learning for language generation what its papers say it is?",
-            block,
-            "## Where to go",
-            "\n".join(
-                f"- {asked}: [{label}](/{page})"
-                for asked, label, page in [
-                    ("Does NLPO beat PPO?", "P04", "claims/P04/index.md"),
-                    ("Every other claim", "findings", "findings/index.md"),
-                    ("Texts, unselected, without the penalty on real reviews", "P01", "claims/P01/index.md"),
-                    ("Train your own model with your own reward", "twelve lines", "docs/use/twelve_lines.md"),
-                    ("Run one claim again", "each claim's page ends with its command", "findings/index.md"),
-                    ("Learn it", "the lessons", "docs/learn/lessons.md"),
-                    ("Teach it: what to hand out in week one", "the course on one page", "docs/teach/checklist.md"),
-                    ("How far to trust it", "the rule and its errors", "docs/sure/design.md"),
-                ]
-            ),
+            front.lines(found),
+            LAUNCH,
+            "\n".join(f"- {asked} [{label}](/{page})" for asked, (label, page) in WAYS.items()),
+            front.shown(found),
+            "## Five results",
+            front.five(found, "/claims/{claim}/index.md"),
         ]
     )
+
+
+WAYS = {  # what a visitor asks: where it is answered
+    "Does NLPO beat PPO?": ("The claim, tested", "claims/P04/index.md"),
+    "Which claims hold?": ("Findings", "findings/index.md"),
+    "What do such models write?": ("Texts of real reviews without the penalty", "claims/P01/index.md#texts-of-imdb"),
+    "My model, my reward?": ("Twelve lines of Python", "docs/use/twelve_lines.md"),
+    "Run one claim again?": ("Choose it, its page has the command", "findings/index.md#claim-by-claim"),
+    "Learn it?": ("Thirteen lessons", "docs/learn/lessons.md"),
+    "Teach it?": ("The course, week by week", "docs/teach/checklist.md"),
+    "How far to trust it?": ("The rule and its errors", "docs/sure/design.md"),
+}
+LAUNCH = (  # shown where a JupyterLab serves the page
+    '<p class="launch" hidden>In this JupyterLab: <a data-launch="notebooks/quickstart.ipynb">quick start</a>, '
+    '<a data-launch="notebooks/01_text_as_an_mdp.ipynb">lesson 1</a>, '
+    '<a data-launch="notebooks/start.ipynb">all lessons and the run browser</a>.</p>'
+)
 
 
 def findings(found: Committed) -> str:
@@ -101,14 +108,25 @@ def findings(found: Committed) -> str:
         "The second paper": lambda source: source == committed.SECOND_PAPER,
         "Of our own, and planted to see whether the rule works": lambda source: True,
     }
-    left, parts = list(found.claims), ["# Findings", KEY]
+    left, (first, rest) = list(found.claims), forest.split(found)
+    far = effects.reach([test for _, test in first])
+    parts = [
+        "# Findings",
+        f"## Published beside ours\n\n{BESIDE}\n\n{forest.table(found, first, far)}",
+        claim_page.folded(f"The other {len(rest)} tests with a published effect", forest.table(found, rest, far)),
+        f"## Claim by claim\n\n{KEY}",
+    ]
     for name, belongs in groups.items():
         ids = [claim for claim in left if belongs(found.claims[claim]["source"]["paper"])]
         left = [claim for claim in left if claim not in ids]
-        parts += [f"## {name}", claim_page.index(found, ids)] if ids else []
+        parts += [f"### {name}", claim_page.index(found, ids)] if ids else []
     return "\n\n".join(parts) + "\n"
 
 
+BESIDE = (
+    "Of the registered design, in the metric's unit, with intervals over draws; the picture is in yardsticks, and what "
+    "lies beyond its axis stands at its edge. [Every profile in one picture](/reports/forest.svg)."
+)
 KEY = (
     "A claim *holds*, perhaps *smaller than stated*; it is *too small* where an effect of the stated size is excluded "
     "either way, *opposite* where it is shown to go the other way, *open* where neither is known; a dash: not tested "

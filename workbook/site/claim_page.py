@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from workbook.ledger import beside
 from workbook.results.measures import MEASURES
 from workbook.results.tables import join, markdown
 from workbook.site import charts, effects, vega, words
-from workbook.site.committed import ABOUT, DESIGN, Committed, deciding, folder, tested
+from workbook.site.committed import ABOUT, DESIGN, DRAWN, Committed, deciding, folder, tested
 
 TEXTS = 5  # of each seed
 SHOWN = 4  # conditions whose texts are shown
@@ -222,13 +222,15 @@ def texts(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
     """The first texts of every seed that is committed, of the first conditions; none is selected."""
     parts = []
     for profile in rows:
-        kept = found.texts[profile]
+        kept, folds, seeds = found.texts[profile], [], {}
         for name in [n for n in named_conditions(rows) if n in kept][:SHOWN]:
-            seeds = list(dict.fromkeys(text.seed for text in kept[name]))
-            for seed in seeds:
+            for seed in dict.fromkeys(text.seed for text in kept[name]):
+                seeds[seed] = None
                 lines = [text.line for text in kept[name] if text.seed == seed][:TEXTS]
                 numbered = "\n".join(f"{i}. {line}" for i, line in enumerate(lines, 1))
-                parts.append(folded(f"{charts.named(found, profile, name)}; {profile}, seed {seed}", numbered))
+                folds.append(folded(f"{charts.named(found, profile, name)}; {profile}, seed {seed}", numbered))
+        if folds:
+            parts += [f"### Texts of `{profile}`", *folds, *lacking(found, profile, seeds)]
     if not parts:
         return "No text of these runs is committed; a run of them here writes `samples.jsonl` beside its numbers."
     said = (
@@ -236,6 +238,16 @@ def texts(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
         "score that it was trained on. Texts of every seed that is committed are here."
     )
     return "\n\n".join([said, *parts])
+
+
+def lacking(found: Committed, profile: str, there: Collection[int]) -> list[str]:
+    """Which seeds were measured and have no text here, and what writes them."""
+    gone = sorted({int(seed) for seed in found.measured[profile].seed} - {*there})
+    if not gone:
+        return []
+    run = "the command below" if profile == DRAWN else f"`dvc repro` of the run in `{folder(profile)}`"
+    seeds = f"seed{'s' * (len(gone) > 1)} {join([str(seed) for seed in gone])}"
+    return [f"Of {seeds} no text is committed, their numbers are; {run} writes them into `runs/`, in `samples.jsonl`."]
 
 
 def again(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:

@@ -37,6 +37,7 @@ def pages(root: Path) -> dict[str, str]:
         ending = next((i for i, text in enumerate(said) if text.startswith("## What to try")), len(said))
         parts = [
             said[0],
+            f'<p class="launch" hidden><a data-launch="notebooks/{name}.ipynb">Open it in this JupyterLab</a></p>',
             f"Open it: `make lab`, then `{name}`. It has {code} cells of code; its outputs are made when you run it, "
             "not kept.",
             "## What it goes through",

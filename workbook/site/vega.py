@@ -24,6 +24,7 @@ CONFIG = {
     | {"labelLimit": 280, "titleFontWeight": "normal"},
     "range": {"category": [color for color in COLORS if color != "#000000"]},  # which no one sees in the dark
     "point": {"filled": True},
+    "mark": {"aria": False},  # a point by itself says nothing; the chart's description does
 }
 LETTERS, ROW = 24, 40  # of a line of a row's name; height of a row
 
