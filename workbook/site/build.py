@@ -93,7 +93,7 @@ WAYS = {  # what a visitor asks: where it is answered
     "What do such models write?": ("Texts of real reviews without the penalty", "claims/P01/index.md#texts-of-imdb"),
     "My model, my reward?": ("Twelve lines of Python", "docs/use/twelve_lines.md"),
     "Run one claim again?": ("Choose it, its page has the command", "findings/index.md#claim-by-claim"),
-    "Learn it?": ("Thirteen lessons", "docs/learn/lessons.md"),
+    "Learn it?": ("The lessons", "docs/learn/lessons.md"),
     "Teach it?": ("The course, week by week", "docs/teach/checklist.md"),
     "How far to trust it?": ("The rule and its errors", "docs/sure/design.md"),
 }
