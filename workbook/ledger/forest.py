@@ -2,6 +2,7 @@
 
     figure = forest({"mini": rows})                    # rows: of judge.ledger, or claims.json
     figure = forest({"mini": rows, "imdb": others})    # several profiles: one mark each
+    keep({"mini": rows}, folder)                       # forest.svg: eight rows; forest_rest.svg: the others
 
 Effects are in yardsticks: how far PPO without the KL penalty moves that metric from the untrained model, the papers'
 in theirs, ours in ours.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +20,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from workbook.figures.parts import alt_text, caption
+from workbook.figures.parts import alt_text, caption, save
 from workbook.figures.style import GREY, INK, styled
 from workbook.ledger import one_model
-from workbook.results.tables import join
+from workbook.results.tables import join, minus
 
 LOOKS = {  # profile: colour (Okabe and Ito), marker
     "mini": ("#0072B2", "o"),
@@ -32,6 +34,8 @@ LOOKS = {  # profile: colour (Okabe and Ito), marker
 OTHERS = (("#CC79A7", "v"), ("#E69F00", "X"), ("#56B4E9", "p"), ("#5E3C99", "*"))  # profiles of one's own
 NARROWEST, WIDEST = 1.25, 3.0  # yardsticks that the axis shows on either side, at least and at most
 INCHES = 0.105  # of height, per mark of a row
+HEADLINE = 8  # rows of the first figure
+FIRST, REST = "forest", "forest_rest"  # names of the two figures
 
 
 @dataclass(frozen=True)
@@ -87,13 +91,40 @@ def agreement(found: Sequence[Contrast], profile: str) -> str:
     return said + (f", the published effect inside our interval in {inside} of {len(known)}." if known else ".")
 
 
-def forest(ledgers: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+def halves(found: Sequence[Contrast]) -> tuple[list[Contrast], list[Contrast]]:
+    """(the `HEADLINE` rows that a reader should see first, the others), each in the order of `contrasts`.
+
+    First come a claim's deciding tests before those beside, its first before its second, claims that more profiles
+    measured before others; so no claim has two rows in the headline while another has none.
+    """
+    nth: dict[str, int] = {}
+    rank = {}
+    for i, c in sorted(enumerate(found), key=lambda each: not each[1].decides):
+        nth[c.claim] = nth.get(c.claim, 0) + 1
+        rank[i] = (not c.decides, nth[c.claim], -len(c.measured), i)
+    first = set(sorted(rank, key=rank.__getitem__)[:HEADLINE])
+    return [c for i, c in enumerate(found) if i in first], [c for i, c in enumerate(found) if i not in first]
+
+
+def keep(ledgers: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> list[str]:
+    """Save the figure of the headline rows and that of the others, as far as there are any; the names of both."""
+    kept = []
+    for name, rows in zip((FIRST, REST), halves(contrasts(ledgers))):
+        (folder / f"{name}.svg").unlink(missing_ok=True)
+        if rows:
+            save(forest(ledgers, rows), folder, name)
+            kept.append(name)
+    return kept
+
+
+def forest(ledgers: Mapping[str, Sequence[Mapping[str, Any]]], rows: Sequence[Contrast] | None = None) -> Figure:
     """Published effects (open diamonds, dashed) above measured ones (filled, solid), one row per contrast, by claim.
 
-    ledgers: as for `contrasts`. Lines: 95 % intervals. What lies beyond the axis stands at its edge, with its number.
+    ledgers: as for `contrasts`; rows: those of them that are drawn (default: all).
+    Lines: 95 % intervals. What lies beyond the axis stands at its edge, with its number.
     Raises: ValueError if no contrast with a published effect was tested.
     """
-    found = contrasts(ledgers)
+    found = contrasts(ledgers) if rows is None else list(rows)
     if not found:
         raise ValueError("no forest plot: none of the tested contrasts has a published effect in yardsticks")
     profiles = [p for p in ledgers if any(p in c.measured for c in found)]
@@ -205,7 +236,7 @@ def _mark(axis: Axes, y: float, effect: Effect, reach: float, color: str, marker
 
 
 def _signed(value: float, digits: int = 2) -> str:
-    return f"{value:+.{digits}f}".replace("-", "−")
+    return minus(f"{value:+.{digits}f}")
 
 
 def _rows(axis: Axes, found: Sequence[Contrast]) -> None:

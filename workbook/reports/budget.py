@@ -75,7 +75,7 @@ def headline(results: Results) -> list[Compared]:
         points = dict(zip(s.x, s.conditions))
         top, low = max(points), min((x for x in points if x > 0), default=0)
         if top > low > 0:
-            pairs.append(Pair(f"{s.label}: {top:.0%} of the labels − {low:.0%}", points[top], points[low], s.decoding))
+            pairs.append(Pair(f"{s.label}, {top:.0%} of the labels − {low:.0%}", points[top], points[low], s.decoding))
     least = {s.label: dict(zip(s.x, s.conditions)) for s in series}
     imitated = least.get(label("supervised"), {})
     for x, c in least.get(label("ppo"), {}).items():

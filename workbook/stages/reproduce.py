@@ -161,8 +161,7 @@ def tell_pages(folder: Path, values: dict[str, Any] | None, old: set[str]) -> No
 def side_by_side(folder: Path, values: dict[str, Any]) -> str:
     """Put the ledgers of all profiles into reports/claims.* and reports/forest.*; what went wrong, empty if nothing
     did."""
-    from workbook.figures.parts import save
-    from workbook.ledger import forest  # they bring pandas, scipy and matplotlib
+    from workbook.ledger import forest  # it brings pandas, scipy and matplotlib
     from workbook.ledger.claim import ClaimError
     from workbook.ledger.combine import NO_EVIDENCE, combine, find_ledgers
 
@@ -175,8 +174,7 @@ def side_by_side(folder: Path, values: dict[str, Any]) -> str:
     except ClaimError as error:
         return str(error)
     rows = {profile: json.loads(path.read_text(encoding="utf-8"))["rows"] for profile, path in paths.items()}
-    if forest.contrasts(rows):
-        save(forest.forest(rows), reports, "forest")
+    forest.keep(rows, reports)
     print(f"all profiles: {os.path.relpath(reports / 'claims.md')}", flush=True)
     return ""
 
