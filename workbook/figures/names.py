@@ -30,7 +30,7 @@ VALUES = {  # (setting, value) -> the whole of what stands for it
     ("mask_source", "lagged"): "an older copy's mask", 
     ("min_new_tokens", 0): "may end",
     ("base", "policy_dropout"): "pretrained with dropout",
-    ("reward", "reversed"): "paid 1 − score", ("mode", "same"): "same masks",
+    ("reward", "reversed"): "paid 1 − score", ("mode", "same"): "the same parts",
     ("mode", "update_only"): "in the update only", ("mode", "independent"): "drawn anew",
     ("double", True): "double",
 }  # fmt: skip

@@ -18,7 +18,7 @@ from workbook.statistics.rule import AGAINST, FOR
 MOST = 3  # numbers of an answer
 NAMED = 6  # claims that it names whatever their word; of more, those that are decided
 NUMBER = re.compile(r"(?<![\w.-])[−+]?\d+(?:\.\d+)?(?:e[−+]?\d+)?")  # none in "distinct-2", "P01", "top-5"
-UNNAMED = "The ledger has no word for the claims behind it: for a test there are too few runs or seeds"
+UNNAMED = "The ledger has no word for the claims behind it: for a test there are too few runs or seeds."
 
 
 def numbers(text: str) -> list[str]:
@@ -48,7 +48,7 @@ def _moved(row: Compared) -> str:
     d = row.difference
     which = "higher" if d.difference >= 0 else "lower"
     told = d.low is not None and not d.low <= 0 <= d.high
-    doubt = "" if told else " (an interval that includes none)" if d.low is not None else " (one seed, no interval)"
+    doubt = "" if told else " (not told from none)" if d.low is not None else " (one seed, no interval)"
     return f"the {short(row.metric)} is {number(abs(d.difference))} {which}{doubt}"
 
 
@@ -60,7 +60,7 @@ def words(rows: Sequence[Mapping[str, Any]]) -> str:
         if word not in (AWAITING, ELSEWHERE):
             found.setdefault(word, []).append(row["id"])
     if not found:
-        return f"{UNNAMED}."
+        return UNNAMED if rows else "No claim of the papers is judged on them."
     designs = dict.fromkeys(row["registered"]["profile"] for row in rows if row.get("registered"))
     source = f"the registered design {join([f'`{d}`' for d in designs])}" if designs else "the ledger's rule"
     few = sum(map(len, found.values())) <= NAMED

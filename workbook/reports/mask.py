@@ -76,7 +76,9 @@ def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
     yield "training", "In training", lines.training(results, groups, ("objective/score",))
     two = [c for p in pairs for c in (p.second, p.first)]
     yield "controls", "Levels", dots.arms(results, two, METRICS, "The levels", decodings=dots.DECODED)
-    curves = design.sweeps(results, "kl_coef", lambda r: f"{label(r.algorithm)}, top-p {r.top_p:g}", kl_target=0.0)
+    curves = design.sweeps(
+        results, "kl_coef", lambda r: f"{label(r.algorithm)}, top-p {r.mask_top_p or r.top_p:g}", kl_target=0.0
+    )
     groups = {n: design.with_decoding(curves, **{d: n}) for d, n in dots.DECODED.items() if curves}
     figure = frontier.frontier(results, groups, [("kl_deployed", m) for m in METRICS[:2]], named="β")
     yield "frontiers", "At equal distance from the base model", figure

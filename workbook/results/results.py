@@ -139,7 +139,7 @@ def load(params, conditions: Sequence[str]) -> Results:
         sample = json.loads(line)
         samples.get(sample["condition"], []).append(sample)
     episodes, configs, facts = (_json(folder / name) for name in (EPISODES, CONDITIONS, FACTS))
-    configs = {c: _as_stated(params, c) for c in found} if CONDITIONS in lacking else configs
+    configs = {c: _as_stated(params, c, there[c]) for c in found} if CONDITIONS in lacking else configs
     if lost := [c for c in found if c not in configs]:
         raise ReportError(
             f"{folder / CONDITIONS}: nothing of {', '.join(lost)}; write the tables again (make reproduce)"
@@ -161,13 +161,22 @@ def load(params, conditions: Sequence[str]) -> Results:
 
 def with_settings(results: Results) -> Results:
     """The results, of those made without them with the settings that params.yaml states."""
-    return replace(results, configs={c: _as_stated(results.params, c) for c in results.conditions})
+    rows = dict(tuple(results.per_seed.groupby("condition", sort=False)))
+    return replace(results, configs={c: _as_stated(results.params, c, rows[c]) for c in results.conditions})
 
 
-def _as_stated(params, condition: str) -> dict[str, dict]:
-    """What params.yaml says that a run is, in the form of conditions.json."""
+def _as_stated(params, condition: str, rows: pd.DataFrame) -> dict[str, dict]:
+    """What params.yaml says that a run is, in the form of conditions.json. Raises: ReportError where the table of seeds
+    is of a run with other settings."""
     parts = {"run": params.run(condition), "learner": params.learner_config(condition)}
-    return {name: part.model_dump(mode="json") for name, part in parts.items()}
+    found = {name: part.model_dump(mode="json") for name, part in parts.items()}
+    for name in ("kl_coef", "kl_target", "updates"):
+        stated, there = found["learner"].get(name), rows[name].iloc[0]
+        if stated is not None and pd.notna(there) and float(there) != float(stated):
+            raise ReportError(
+                f"{params.path}: {condition}: {name} is {stated:g}, but the committed table is of a run with {there:g}"
+            )
+    return found
 
 
 def read_per_seed(path: Path) -> pd.DataFrame:
