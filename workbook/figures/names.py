@@ -50,7 +50,7 @@ def name(entry: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]) -> 
     parts = [part for key, value in entry.items() if (part := _part(key, value, entry, entries))]
     if len(parts) > MOST:
         parts = [*parts[: MOST - 1], f"{len(parts) - MOST + 1} more settings"]
-    start = "untrained" if entry.get("updates") == 0 and entry["algorithm"] == "ppo" else label(entry["algorithm"])
+    start = "untrained" if entry.get("updates") == 0 else label(entry["algorithm"])
     if "mask_rule" in entry:
         rule = entry["mask_rule"].replace("_", "-")
         start = f"PPO, {rule} mask {entry['mask_value']:g}" + ", delayed" * bool(entry.get("mask_delay"))

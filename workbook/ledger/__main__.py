@@ -46,11 +46,14 @@ def invented(params) -> Path:
     Raises: ClaimError for a profile on other texts or without committed ones, DataError where the reviews are not.
     """
     from workbook.ledger import careful
-    from workbook.texts.tasks import imdb
+    from workbook.texts.tasks import imdb, task
 
     texts = careful.samples(params.reports_folder)
-    if params.task.name != "imdb" or not texts:
-        raise ClaimError(f"{params.path}: expected the task imdb and committed texts, found {params.task.name!r}")
+    if not task(params.task.name).hub or not texts:
+        raise ClaimError(
+            f"{params.path}: expected a task on real film reviews (imdb, reviews) and committed texts, found the task "
+            f"{params.task.name!r} and texts of {len(texts)} runs"
+        )
     human, known = careful.of_people(imdb.splits_of(params))
     return careful.keep(careful.invented(texts, human, known), params.reports_folder)
 
