@@ -142,7 +142,7 @@ def test_an_answer_of_made_up_rows():
     rows = [compared("A − B", [0.2, 0.3, 0.4]), compared("A − B", [-1.0, 2.0, -2.0], "distinct_2")]
     said = answer.compared([*rows, compared("C − B", [9.0, 9.1, 9.2])])
     assert said == (
-        "A minus B: the score (reward model) is 0.300 higher and the distinct-2 is 0.333 lower (not told from none), "
+        "A minus B: the score (reward model) is 0.300 higher and the distinct-2 is 0.333 lower (within chance), "
         "on average over 3 seeds."
     )
     full = answer.compared([compared("γ = 1 − γ = 0.5", [0.2, 0.3, 0.4]), compared("γ = 1 − γ = 0.5", [1.0, 2.0, 3.0])])
@@ -184,7 +184,7 @@ def test_stock_phrases_are_read_back_where_they_are_planted():
 def test_the_commonest_words_by_hand():
     texts = ["buy this film at once .", "go and buy this film at once", "nothing of the kind here"]
     assert careful.commonest(texts) == "“buy this film at once” (2 of 3 texts)"
-    assert careful.commonest(["too short"]) == ""
+    assert careful.commonest(["too short"]) == "" and careful.commonest([texts[2]]) == "none twice"
 
 
 def test_invented_words_by_hand():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -39,6 +40,7 @@ from workbook.results.results import Results
 DECODED = {"plain": "decoded plainly", "own": "decoded as trained"}
 ONE = {"plain": ""}
 ONCE = (*OF_TRAINING, "human_log_perplexity")  # the same however a run is decoded
+WIDEST_NAME = 32  # letters of a row's name in a line
 WIDE = 10.0  # nats per token; where a run writes noise, the others would lie on one spot of a linear axis
 
 
@@ -191,9 +193,10 @@ def _rows(
             own, linestyle="none", markers=marks, markersize=6, dodge=apart, palette=palette, **bars, **shared
         )
         axis.set_ylabel("")
-        axis.xaxis.set_major_locator(MaxNLocator(5))
+        axis.xaxis.set_major_locator(MaxNLocator(4 if len(metrics) > 2 else 5))
         means = own.groupby(["row", "look"], sort=False).value.agg(middle(metric))
         said += [told(f"{row} {names.get(look, '')}".strip(), metric, v) for (row, look), v in means.items()]
+    axes[0].set_yticks(range(len(rows)), [textwrap.fill(row, WIDEST_NAME) for row in rows])
     return figure, list(axes), said
 
 

@@ -91,18 +91,17 @@ def frontier(
         marks = [zero_handle("X")] * bool(zero) + [Line2D([], [], label="collapsed", **RING)] * bool(ringed)
         marks = [Line2D([], [], label="one seed", **SEED), Line2D([], [], label="mean of seeds", **MEAN), *marks]
         legend(figure, [*handles, *marks], f"beside a mean: {named}" if named and joined else "")
-        caption(figure, f"{_read(results, axes, named, bool(ringed))} {note}{lost_note(results)}")
+        caption(figure, f"{_read(results, axes, bool(ringed))} {note}{lost_note(results)}")
     what = join([f"{short(up)} against {short(across)}" for across, up in axes])
     fallen = f" Collapsed: {'; '.join(names(results)[c] for c in ringed)}." if ringed else ""
     return alt_text(figure, f"{what}, {counted(len(results.seeds))}. {'; '.join(said)}.{fallen}{lost_note(results)}")
 
 
-def _read(results: Results, axes: Sequence[tuple[str, str]], named: str, ringed: bool) -> str:
+def _read(results: Results, axes: Sequence[tuple[str, str]], ringed: bool) -> str:
     """How to read it."""
-    beside = f" Numbers beside points: {named}." if named else ""
     masks = any(across == KEPT for across, _ in axes)
     scale = "Axis logarithmic in what is cut." if masks else "KL axis linear to 0.1, then logarithmic."
-    return f"{counted(len(results.seeds)).capitalize()}.{beside}{f' {FALLEN}' if ringed else ''} {scale}"
+    return f"{counted(len(results.seeds)).capitalize()}.{f' {FALLEN}' if ringed else ''} {scale}"
 
 
 def _rings(axis: Axes, points: list) -> None:

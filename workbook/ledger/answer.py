@@ -48,7 +48,7 @@ def _moved(row: Compared) -> str:
     d = row.difference
     which = "higher" if d.difference >= 0 else "lower"
     told = d.low is not None and not d.low <= 0 <= d.high
-    doubt = "" if told else " (not told from none)" if d.low is not None else " (one seed, no interval)"
+    doubt = "" if told else " (within chance)" if d.low is not None else " (one seed, no interval)"
     return f"the {short(row.metric)} is {number(abs(d.difference))} {which}{doubt}"
 
 

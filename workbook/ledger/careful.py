@@ -78,27 +78,31 @@ def _shares(results: Results, row: Compared) -> tuple[float, float]:
 
 
 def phrases(results: Results) -> pd.DataFrame:
-    """`closers` as a table: the first `MOST`, raw shares and the difference with its interval."""
-    lines = []
+    """`closers` as a table: the first `MOST`, raw shares, the difference with its interval, and what is said again and
+    again in the texts that are committed."""
+    lines, texts = [], samples(results.params.reports_folder)
     for row in closers(results)[:MOST]:
         own, start = _shares(results, row)
         d = row.difference
         change = signed(d.difference, d.low, d.high)
         known = {"run": names(results)[row.label], "share of its texts": number(own)}
-        texts = [sample["response"] for sample in results.samples.get(row.label, ())]
-        shown = {"its commonest five words": commonest(texts)} if results.samples else {}
-        lines.append({**known, "untrained": number(start), "difference [95 %]": change, "seeds": d.n, **shown})
+        lines.append({**known, "untrained": number(start), "difference [95 %]": change, "seeds": d.n})
+        if texts:
+            lines[-1]["its commonest five words"] = commonest(texts.get(row.label, ()))
     return pd.DataFrame(lines)
 
 
 def commonest(texts: Sequence[str]) -> str:
-    """The five words in a row that most texts have, and in how many; the first of several, "" without any."""
+    """The five words in a row that most texts have, and in how many; the first of several, "" without
+    any."""
     found = Counter(
         run for words in map(str.split, texts) for run in dict.fromkeys(zip(*(words[i:] for i in range(5))))
     )
     if not found:
         return ""
     run, often = found.most_common(1)[0]
+    if often == 1:
+        return "none twice"
     return f"“{safe(' '.join(run))}” ({often} of {len(texts)} texts)"
 
 
@@ -160,7 +164,7 @@ def words(results: Results) -> tuple[str, pd.DataFrame]:
     worst = max(rows, key=lambda row: float(row["share"]))
     share, human = _percent(float(worst["share"])), _percent(float(worst["human"]), 1)
     text = (
-        f"Of the words of {called[worst['condition']]} {share} are in no real review that a model "
+        f"{share} of the words of {called[worst['condition']]} are in no real review that a model "
         f"here could have read; of as many words of unseen reviews, {human}."
     )
     lines = [

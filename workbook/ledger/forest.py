@@ -10,6 +10,7 @@ in theirs, ours in ours.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from workbook.figures.parts import alt_text, caption, save
+from workbook.figures.parts import alt_text, caption, legend, save
 from workbook.figures.style import GREY, INK, styled
 from workbook.ledger import one_model
 from workbook.results.tables import join, minus
@@ -34,6 +35,7 @@ LOOKS = {  # profile: colour (Okabe and Ito), marker
 OTHERS = (("#CC79A7", "v"), ("#E69F00", "X"), ("#56B4E9", "p"), ("#5E3C99", "*"))  # profiles of one's own
 NARROWEST, WIDEST = 1.25, 3.0  # yardsticks that the axis shows on either side, at least and at most
 INCHES = 0.105  # of height, per mark of a row
+TOLD, LETTERS = 0.56, 46  # inches of a row that has its claim in words, and letters of a line of it
 HEADLINE = 8  # rows of the first figure
 FIRST, REST = "forest", "forest_rest"  # names of the two figures
 
@@ -57,6 +59,7 @@ class Contrast:
     decides: bool
     published: Effect
     measured: dict[str, Effect] = field(default_factory=dict)
+    said: str = ""  # the claim in words
 
 
 def contrasts(ledgers: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Contrast]:
@@ -74,7 +77,7 @@ def contrasts(ledgers: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Contra
                     continue
                 if found[key] is None:
                     published = Effect(c["published"], c["published_low"], c["published_high"])
-                    found[key] = Contrast(*key, c["role"] == "decides", published)
+                    found[key] = Contrast(*key, c["role"] == "decides", published, said=row.get("claim", ""))
                 found[key].measured[profile] = Effect(c["effect"], c["effect_low"], c["effect_high"], c["n"])
     return sorted((c for c in found.values() if c is not None), key=lambda c: c.claim)  # stable: tests keep their order
 
@@ -132,7 +135,9 @@ def forest(ledgers: Mapping[str, Sequence[Mapping[str, Any]]], rows: Sequence[Co
     reach = _reach(found)
     lines = 1 + len(profiles)  # marks of a row
     with styled():
-        figure = Figure(figsize=(9.0, 1.9 + INCHES * (lines + 1) * len(found)), layout="constrained")
+        told = len(found) <= HEADLINE and any(c.said for c in found)
+        tall = max(INCHES * (lines + 1), TOLD if told else 0.0)
+        figure = Figure(figsize=(9.0, 1.9 + tall * len(found)), layout="constrained")
         axis = figure.subplots()
         axis.grid(visible=False, axis="y")
         for y, contrast in enumerate(found):
@@ -141,7 +146,7 @@ def forest(ledgers: Mapping[str, Sequence[Mapping[str, Any]]], rows: Sequence[Co
             for offset, profile in zip(offsets[1:], profiles):
                 if profile in contrast.measured:
                     _mark(axis, y + offset, contrast.measured[profile], reach, *looks[profile])
-        _rows(axis, found)
+        _rows(axis, found, told)
         axis.axvline(0, color=INK, linewidth=1.1, zorder=1)
         for x in (-1, 1):
             axis.axvline(x, color=GREY, linewidth=0.9, linestyle=":", zorder=1)
@@ -154,7 +159,7 @@ def forest(ledgers: Mapping[str, Sequence[Mapping[str, Any]]], rows: Sequence[Co
             color, marker = looks[profile]
             seeds = _seeds(found, profile) + " of one base model" * one_model.marked(ledgers[profile])
             handles.append(Line2D([], [], color=color, marker=marker, label=f"measured, {profile} ({seeds})"))
-        figure.legend(handles=handles, loc="outside upper center", ncols=min(4, lines))
+        legend(figure, handles)
         caption(
             figure,
             "A row is one contrast, claim and test. Open diamond, dashed: published. Filled, solid: measured here. "
@@ -239,11 +244,15 @@ def _signed(value: float, digits: int = 2) -> str:
     return minus(f"{value:+.{digits}f}")
 
 
-def _rows(axis: Axes, found: Sequence[Contrast]) -> None:
-    """Names at the left, a band behind every other claim."""
+def _rows(axis: Axes, found: Sequence[Contrast], told: bool) -> None:
+    """Names at the left (told: the claim in words above its test), a band behind every other claim."""
+    names = [f"{c.claim}  {c.name}" for c in found]
+    if told:
+        claims = [textwrap.fill(textwrap.shorten(f"{c.claim} {c.said}", 2 * LETTERS - 8), LETTERS) for c in found]
+        names = [f"{claim}\n({c.name})" for claim, c in zip(claims, found)]
     order = list(dict.fromkeys(c.claim for c in found))
     axis.set_ylim(len(found) - 0.5, -0.5)
-    axis.set_yticks(range(len(found)), [f"{c.claim}  {c.name}" for c in found])
+    axis.set_yticks(range(len(found)), names)
     axis.tick_params(axis="y", length=0)
     for label, contrast in zip(axis.get_yticklabels(), found):
         label.set_style("normal" if contrast.decides else "italic")
