@@ -152,7 +152,7 @@ def forest(ledgers: Mapping[str, Sequence[Mapping[str, Any]]], rows: Sequence[Co
             axis.axvline(x, color=GREY, linewidth=0.9, linestyle=":", zorder=1)
         axis.set_xlim(-reach, reach)
         axis.set_xlabel(
-            "effect in yardsticks (dotted: ±1, as far as PPO without the KL penalty moves the untrained model)"
+            "effect in yardsticks\n(dotted: ±1, as far as PPO without the KL penalty moves the untrained model)"
         )
         handles = [Line2D([], [], color=INK, marker="D", markerfacecolor="white", linestyle="--", label="published")]
         for profile in profiles:
@@ -248,7 +248,10 @@ def _rows(axis: Axes, found: Sequence[Contrast], told: bool) -> None:
     """Names at the left (told: the claim in words above its test), a band behind every other claim."""
     names = [f"{c.claim}  {c.name}" for c in found]
     if told:
-        claims = [textwrap.fill(textwrap.shorten(f"{c.claim} {c.said}", 2 * LETTERS - 8), LETTERS) for c in found]
+        claims = [
+            textwrap.fill(textwrap.shorten(f"{c.claim} {c.said}", 2 * LETTERS - 8, placeholder=" …"), LETTERS)
+            for c in found
+        ]
         names = [f"{claim}\n({c.name})" for claim, c in zip(claims, found)]
     order = list(dict.fromkeys(c.claim for c in found))
     axis.set_ylim(len(found) - 0.5, -0.5)

@@ -276,7 +276,7 @@ def older(page: Page, folder: Path) -> dict[str, str]:
         return {}
     drawn = {shown.name for shown in page.figures if not empty(shown)}
     alts = json.loads(known.read_text(encoding="utf-8"))
-    return {n: alt for n, alt in alts.items() if n in page.ablation.READ and n not in drawn}
+    return {n: alt for n, alt in alts.items() if n in page.ablation.READ and not any(d.startswith(n) for d in drawn)}
 
 
 def empty(shown: Shown) -> bool:
