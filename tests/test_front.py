@@ -75,6 +75,7 @@ def value(text: str) -> float:
 PAIRED = [  # profile, condition, condition, metric, whether in yardsticks: shown on a page, and in no table as it is
     ("mini", "ppo_kl_0", "ppo_kl_default", "judge", False),
     ("mini", "nlpo_kl_0", "nlpo_kl_default", "judge", False),
+    ("imdb", "nlpo_kl_0", "nlpo_kl_default", "judge", False),
     ("full", "dropout_independent_020", "ppo_kl_default", "score", True),
 ]
 

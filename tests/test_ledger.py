@@ -114,6 +114,7 @@ def test_what_was_decided_shows_published_beside_ours_test_by_test():
     assert list(table.columns) == [
         "claim",
         "test",
+        "in its unit [95 %]",
         "published",
         "here [95 %]",
         "alone",

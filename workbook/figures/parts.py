@@ -228,7 +228,7 @@ def compact(text: str) -> str:
         numbers = re.sub(r"(-?[0-9]+[.][0-9]{2})[0-9]+", lambda number: number[1], found[2])
         return f'{found[1]}{numbers}"'
 
-    text = re.sub(r'((?: d| x| y| points| transform)=")([^"]*)"', rounded, text)
+    text = re.sub(r'((?: d| x| y| points| transform)=")((?![^"]*scale)[^"]*)"', rounded, text)
     text = re.sub(r"<!-- .*? -->\n| transform=\"rotate\(-?0 [^)]*\)\"", "", text)
     text = _once(CIRCLE.sub(_circle, text))
     often = Counter(re.findall(r' style="([^"]*)"', text))

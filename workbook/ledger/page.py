@@ -114,7 +114,7 @@ COLUMNS = ("claim", "test", "here [95 %]", "in yardsticks [95 %]", "published", 
 def _raw(c: Mapping[str, Any]) -> str:
     """ "+0.299 [0.254, 0.344] nats/token" of a test: the difference in the metric's unit, or the log ratio, rank or
     share that it is; "" where there is none."""
-    if c["difference"] is None:
+    if c.get("difference") is None:
         return ""
     unit = MEASURES[c["metric"]].unit.replace(NOTHING, "") if c["unit"] in ("yardsticks", "own unit") else c["unit"]
     return f"{signed(c['difference'], c['low'], c['high'])} {unit}".strip()
