@@ -108,8 +108,9 @@ def test_steps_pay_what_token_rewards_pay(token_reward):
     rows = [row[keep].tolist() for row, keep in zip(RESPONSES, mask)]
     texts = tokenizer().batch_decode(rows, skip_special_tokens=True)
     scores, parts = evaluate_reward(reward, batch, texts)
-    extra = evaluate_token_reward(token_reward, batch, RESPONSES, mask) if token_reward else None
-    expected = token_rewards(scores, torch.zeros(mask.shape), mask, 0.0, extra)
+    expected = token_rewards(scores, torch.zeros(mask.shape), mask, 0.0)
+    if token_reward:
+        expected = expected + evaluate_token_reward(token_reward, batch, RESPONSES, mask)
 
     env = make(token_reward=token_reward)
     for i, row in enumerate(ROWS):

@@ -59,6 +59,7 @@ def commit(folder: Path, edit=(), place: Path = FACTS) -> str:
 def repository(tmp_path_factory):
     """Our code with one small profile that has committed rows; its commits by name: old, equal, digit, locked."""
     folder = copied(tmp_path_factory.mktemp("rekey"))
+    (folder / rekeyed.RECORD).unlink(missing_ok=True)  # that of this repository
     shutil.copytree(ROOT / "notebooks", folder / "notebooks")
     write_params(folder, **CHANGES)
     values = YAML(typ="safe").load((folder / "params.yaml").read_text())
