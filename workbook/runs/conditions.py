@@ -55,6 +55,11 @@ class Given(Pickable):
         return found
 
 
+def as_before(value: Any) -> bool:
+    """Whether a setting is what it was before it could be set: files of settings, and keys, then do not name it."""
+    return value in (True, "fp32")
+
+
 # ------------------------------------------------------------------------------------ parts of sections that are read
 class TaskName(Settings):
     name: str
@@ -184,6 +189,7 @@ class Condition(Trained):
     condition: str
     seeds: tuple[int, ...]
     searched: str = Field("", description="tune/<this>.json has its learning rate; empty = it is in `learner`")
+    keep_policies: bool = Field(True, exclude_if=as_before, description="its policies are kept, or others start there")
 
 
 STAGES = {"data": ForData, "models": ForModels, "variants": ForVariants, "worlds": ForWorlds}
@@ -242,6 +248,7 @@ def condition(params: Params, name: str) -> Condition:
     """All that the run of a condition is given. Raises ConfigError for an unknown one."""
     run, searched, values = params.run(name), params.searched(name), params.model_dump(mode="json")
     own = {"condition": name, "seeds": list(params.seeds), "searched": searched}
+    own["keep_policies"] = params.keep_policies or name in {entry.get("start") for entry in params.continued.values()}
     learner = params.learner_config(name)
     found = Condition.model_validate({**_trained(values, run, learner), **own})
     found._folder = params.folder

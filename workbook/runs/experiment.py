@@ -24,7 +24,7 @@ from workbook.runs.draw import base_folder, folders_of, load_draw, load_world, w
 from workbook.runs.facts import training_facts
 from workbook.runs.measure import decodings, evaluate_state
 from workbook.runs.settings import REVERSED, Run
-from workbook.runs.train import ended, episode, train
+from workbook.runs.train import ended, episode, forget, train
 from workbook.store import locks, tables
 from workbook.store.files import atomic_json, atomic_write, is_sealed, seal, whole
 from workbook.store.fingerprint import digest, fingerprint_inputs
@@ -34,7 +34,8 @@ READ = ("bring", "mirror", "task", "reward_model", "evaluation", "threads", "dev
 
 
 def run_condition(params: Condition, out: Path) -> None:
-    """Every seed into ``out``: per_seed.csv, curves.csv, samples.jsonl, config.json, episode.json, policy_seed<k>/.
+    """Every seed into ``out``: per_seed.csv, curves.csv, samples.jsonl, config.json, episode.json and, with
+    ``keep_policies``, policy_seed<k>/.
 
     A seed that fails does not keep the others from being trained; then ``TrainingError`` names it and ``out`` is not
     written.
@@ -61,7 +62,7 @@ def run_condition(params: Condition, out: Path) -> None:
         atomic_json(work / "config.json", about)
         if (shown := finals[params.seeds[0]] / "episode.json").is_file():
             atomic_write(work / "episode.json", shown.read_text())
-        for seed, final in finals.items():
+        for seed, final in finals.items() if params.keep_policies else ():
             shutil.copytree(final / "policy", work / f"policy_seed{seed}")
 
 
@@ -84,7 +85,8 @@ def updates_of(params: Condition, seed: int, tuned: dict) -> Iterator[dict]:
     folder = params.scratch / "runs" / condition / f"seed{seed}-{key[:16]}"
     with locks.writer_lock(folder):
         final = folder / "final"
-        if is_sealed(final):
+        if is_sealed(final) and ((final / "policy").is_dir() or not params.keep_policies):
+            forget(folder)
             yield from tables.read_table(final / "curves.csv")
             return final
         draw = load_draw(params, seed, run)
@@ -124,8 +126,11 @@ def updates_of(params: Condition, seed: int, tuned: dict) -> Iterator[dict]:
             atomic_json(work / "samples.json", [{**who, **sample} for sample in samples])
             if hasattr(state, "kl"):  # learners without token rewards have no episode to show
                 atomic_json(work / "episode.json", {**who, **episode(algorithm, config, draw, state)})
-            training.save(work / "policy", state.policy.cpu(), draw.tokenizer, card(params, condition, seed, config))
+            if params.keep_policies:
+                about = card(params, condition, seed, config)
+                training.save(work / "policy", state.policy.cpu(), draw.tokenizer, about)
             seal(work)
+        forget(folder)
         return final
 
 

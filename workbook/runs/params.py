@@ -43,6 +43,7 @@ class Params(Pickable):
     mirror: Place = Field("", description="folder with datasets/<hub id> and models/<hub id>; else $RLNLP_MIRROR")
     device: str = Field("cpu", pattern=r"^(cpu|cuda(:\d{1,3})?)\z", description="cpu, cuda or cuda:<n>")
     threads: int = Field(1, ge=1, le=256, description="torch threads per process; results depend on it")
+    keep_policies: bool = Field(True, description="keep trained policies; false = tables only, and where others start")
     seeds: tuple[Seed, ...] = Field(min_length=1, max_length=1000, description="seed k trains on draw k")
     draws: tuple[Seed, ...] = Field(min_length=1, max_length=1000, description="corpus draws, each with its own models")
     size: str = Field("", description="which of `sizes` replaces values of this file; empty = none")

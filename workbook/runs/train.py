@@ -1,7 +1,8 @@
-"""A learner on a draw: started, trained with a checkpoint every few updates, shown on one episode."""
+"""A learner on a draw: started, trained with a checkpoint now and then, shown on one episode."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from workbook.runs.conditions import Trained
 from workbook.runs.draw import Draw
 from workbook.store import states
 
-SAVE_EVERY = 5  # updates between checkpoints: a kill costs at most this much work
+CHECKPOINT = "checkpoint"  # folder of the last state, beside the finished files; gone once those are there
 
 
 def setup(params: Trained) -> None:
@@ -62,13 +63,14 @@ def train(
     """
     module, middle = algorithms.module(algorithm), getattr(config, "updates", 0) // 2
     state, curve = start(algorithm, config, draw, seed), []
-    saved = states.load_state(folder / "checkpoint")
+    pace, kept = states.Pace(checkpoint.size(state)), "none yet"
+    saved = states.load_state(folder / CHECKPOINT)
     if saved is not None:
         tensors, meta = saved
         if meta.get("run") != key:
-            raise TrainingError(f"{label}: {folder / 'checkpoint'} is of another run or seed; remove that folder")
+            raise TrainingError(f"{label}: {folder / CHECKPOINT} is of another run or seed; remove that folder")
         checkpoint.unpack(state, tensors, meta["numbers"])
-        curve = meta["curve"]
+        curve, kept = meta["curve"], f"update {state.update}, in {folder / CHECKPOINT}"
     if half and middle == state.update == 0:
         half(state, curve)
     yield from list(curve)
@@ -81,20 +83,26 @@ def train(
             progress.set_postfix({k: f"{metrics[name]:.3f}" for k, name in shown.items() if name in metrics})
             if half and state.update == middle:
                 half(state, curve)
-            if state.update % SAVE_EVERY == 0 or state.update == config.updates:
-                tensors, numbers = checkpoint.pack(state)
-                states.save_state(folder / "checkpoint", tensors, {"run": key, "numbers": numbers, "curve": curve})
+            if pace.due(end=state.update == config.updates):
+                with pace.saving():
+                    tensors, numbers = checkpoint.pack(state)
+                    about = {"run": key, "numbers": numbers, "curve": curve}
+                    states.save_state(folder / CHECKPOINT, tensors, about, keep=1)
+                kept = f"update {state.update}, in {folder / CHECKPOINT}"
             yield metrics
     except (TrainingError, ValueError) as error:  # RewardError and failed checks of records are ValueErrors
         if isinstance(error, Diverged) and "finite" in getattr(config, "breaks", ()):
             return state, curve
         what = str(error) if isinstance(error, TrainingError) else f"update {state.update + 1}: {error}"
-        last = state.update - state.update % SAVE_EVERY
-        kept = f"update {last}, in {folder / 'checkpoint'}" if last else "none yet"
         raise TrainingError(f"{label}: {what}. Last good checkpoint: {kept}") from error
     finally:
         progress.close()
     return state, curve
+
+
+def forget(folder: Path) -> None:
+    """Remove the checkpoint of a training whose results are kept."""
+    shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
 
 
 def ended(training: Iterator[dict]) -> Any:

@@ -9,7 +9,7 @@ from workbook.runs.conditions import ForTune
 from workbook.runs.draw import load_draw
 from workbook.runs.experiment import inputs
 from workbook.runs.measure import decodings, evaluate_decoding
-from workbook.runs.train import ended, train
+from workbook.runs.train import ended, forget, train
 from workbook.store import locks
 from workbook.store.files import atomic_json
 from workbook.store.fingerprint import digest
@@ -46,6 +46,7 @@ def search(params: ForTune, out: Path) -> dict:
                 state, _ = ended(train(algorithm, config, draw, seed, folder, f"tune {algorithm} {name}", key))
                 plain, *_ = decodings(algorithm, config, params.evaluation)  # the only one that the rule looks at
                 atomic_json(folder / "row.json", evaluate_decoding(params, draw, state, seed, "validation", plain)[0])
+                forget(folder)
             row = json.loads((folder / "row.json").read_text())
         candidates.append(
             {"learning_rate": learning_rate, "kl_coef": kl_coef}
