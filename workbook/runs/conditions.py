@@ -56,8 +56,8 @@ class Given(Pickable):
 
 
 def as_before(value: Any) -> bool:
-    """Whether a setting is what it was before it could be set: files of settings, and keys, then do not name it."""
-    return value in (True, "fp32")
+    """Whether a setting is what it was before it could be set: no file of settings and no key then names it."""
+    return value in (True, 1, "fp32")
 
 
 # ------------------------------------------------------------------------------------ parts of sections that are read
@@ -161,6 +161,8 @@ class Trained(Given):
     run: Run
     learner: dict[str, Any] = Field(description="the learner's settings, resolved")
     evaluation: Measuring
+    precision: str = Field("fp32", exclude_if=as_before)
+    shards: int = Field(1, exclude_if=as_before)
     mirror: str = ""  # in a world, these four are not read
     bring: Bring = Bring()
     task: PromptsOf | PromptCounts
@@ -193,19 +195,7 @@ class Condition(Trained):
 
 
 STAGES = {"data": ForData, "models": ForModels, "variants": ForVariants, "worlds": ForWorlds}
-SHOWN = (
-    "seeds",
-    "bring",
-    "task",
-    "sampling",
-    "learner",
-    "nlpo",
-    "supervised",
-    "algorithms",
-    "worlds",
-    "variants",
-    "tune",
-)
+SHOWN = tuple("seeds bring task sampling learner nlpo supervised algorithms worlds variants tune".split())
 
 
 def cut(model: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -230,7 +220,7 @@ def _trained(values: Mapping[str, Any], run: Run, learner: Settings) -> dict[str
     evaluation = cut(Measuring, values["evaluation"]) | ({"test_prompts": n} if (n := run.test_prompts) else {})
     used = {"top_p": "top_p", "top_k": "top_k", "temperature": "temperature", "beam": "beams"}
     unused = {field for name, field in used.items() if name not in (*evaluation["everywhere"], *run.decodings)}
-    base = {name: values[name] for name in ("root", "profile", "device", "threads")}
+    base = {name: values[name] for name in ("root", "profile", "device", "threads", "precision", "shards")}
     base |= {"run": run.model_dump(mode="json"), "learner": learner.model_dump(mode="json")}
     base["evaluation"] = {k: v for k, v in evaluation.items() if k not in unused}
     if run.world:

@@ -12,13 +12,16 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+from rlnlp.engine import Engine
 from rlnlp.learners.common import TrainingError
 from rlnlp.settings import Settings
+from rlnlp.shards import Team, agree
 from rlnlp.types import stream, to
 from workbook.draws import base, fewer_labels, training
-from workbook.runs import algorithms, roots
+from workbook.runs import algorithms, means, roots
 from workbook.runs.conditions import Condition, Trained
 from workbook.runs.draw import base_folder, folders_of, load_draw, load_world, world_folder
 from workbook.runs.facts import training_facts
@@ -66,12 +69,14 @@ def run_condition(params: Condition, out: Path) -> None:
             shutil.copytree(final / "policy", work / f"policy_seed{seed}")
 
 
-def run_seed(params: Condition, seed: int, tuned: dict) -> Path:
-    """Train and evaluate one seed; returns the folder of its finished files, reused if it is there."""
-    return ended(updates_of(params, seed, tuned))
+def run_seed(params: Condition, seed: int, tuned: dict, team: Team | None = None) -> Path:
+    """Train and evaluate one seed; returns the folder of its finished files, reused if it is there.
+
+    team: the processes that train it, of which this one is the first (``follow`` is what the others do)."""
+    return ended(updates_of(params, seed, tuned, team))
 
 
-def updates_of(params: Condition, seed: int, tuned: dict) -> Iterator[dict]:
+def updates_of(params: Condition, seed: int, tuned: dict, team: Team | None = None) -> Iterator[dict]:
     """``run_seed`` update by update: yields the metrics of each, of a finished seed too; returns the folder at the end.
 
     Evaluated are the final policy on the test prompts (split "test") and, for the verdict at half the budget, the
@@ -81,16 +86,15 @@ def updates_of(params: Condition, seed: int, tuned: dict) -> Iterator[dict]:
     """
     run, condition = params.run, params.condition
     algorithm, config = run.algorithm, params.config(**tuned)
-    key = digest(inputs(params, seed, run, settings_of(params, seed, config)))
-    folder = params.scratch / "runs" / condition / f"seed{seed}-{key[:16]}"
+    key, folder = place(params, seed, tuned)
     with locks.writer_lock(folder):
         final = folder / "final"
-        if is_sealed(final) and ((final / "policy").is_dir() or not params.keep_policies):
+        if finished(params, final):
             forget(folder)
             yield from tables.read_table(final / "curves.csv")
             return final
-        draw = load_draw(params, seed, run)
-        positives = None
+        draw, positives = load_draw(params, seed, run), None
+        engine = None if means.plain(params) else means.engine_of(params, draw, team)
         if algorithms.module(algorithm).ABOUT.imitates and not params.bring.prompts:  # which bring their references
             positives = fewer_labels.positive_prompts(params, draw.data, seed, config.data_fraction, draw.tokenizer)
             positives = to(positives, draw.policy.device)
@@ -99,16 +103,17 @@ def updates_of(params: Condition, seed: int, tuned: dict) -> Iterator[dict]:
 
         def half(state, curve: list[dict]) -> None:
             chosen = [d for d in measured if run.decodings or d.name not in params.evaluation.everywhere]
-            rows, _ = evaluate_state(params, draw, state, seed, "validation", chosen)
+            with uncut(engine):
+                rows, _ = evaluate_state(params, draw, state, seed, "validation", chosen)
             so_far = training_facts(curve, config, updates // 2)
             atomic_json(folder / "half.json", [{**row, "split": "half", **so_far} for row in rows])
 
-        label = f"{condition} seed {seed}"
-        numbers = stream(seed, "replicate", run.replicate) if run.replicate else seed
-        state, curve = yield from train(algorithm, config, draw, numbers, folder, label, key, positives, half)
+        label, numbers = f"{condition} seed {seed}", numbers_of(run, seed)
+        state, curve = yield from train(algorithm, config, draw, numbers, folder, label, key, positives, half, engine)
         if not (folder / "half.json").is_file():
             half(state, curve)
-        rows, samples = evaluate_state(params, draw, state, seed, "test", measured)
+        with uncut(engine):
+            rows, samples = evaluate_state(params, draw, state, seed, "test", measured)
         rows = [{**row, **training_facts(curve, config, updates)} for row in rows] + json.loads(
             (folder / "half.json").read_text()
         )
@@ -125,13 +130,44 @@ def updates_of(params: Condition, seed: int, tuned: dict) -> Iterator[dict]:
             tables.write_table(work / "curves.csv", [{**who, **metrics} for metrics in curve])
             atomic_json(work / "samples.json", [{**who, **sample} for sample in samples])
             if hasattr(state, "kl"):  # learners without token rewards have no episode to show
-                atomic_json(work / "episode.json", {**who, **episode(algorithm, config, draw, state)})
+                with uncut(engine):
+                    atomic_json(work / "episode.json", {**who, **episode(algorithm, config, draw, state)})
             if params.keep_policies:
                 about = card(params, condition, seed, config)
                 training.save(work / "policy", state.policy.cpu(), draw.tokenizer, about)
             seal(work)
         forget(folder)
         return final
+
+
+def uncut(engine: Engine | None) -> AbstractContextManager:
+    """Within it one process works alone on whole batches."""
+    return nullcontext() if engine is None else engine.uncut()
+
+
+def numbers_of(run: Run, seed: int) -> int:
+    """The seed of a training's random numbers."""
+    return stream(seed, "replicate", run.replicate) if run.replicate else seed
+
+
+def place(params: Condition, seed: int, tuned: dict) -> tuple[str, Path]:
+    """(key, folder in the scratch) of a seed."""
+    key = digest(inputs(params, seed, params.run, settings_of(params, seed, params.config(**tuned))))
+    return key, params.scratch / "runs" / params.condition / f"seed{seed}-{key[:16]}"
+
+
+def finished(params: Condition, final: Path) -> bool:
+    """Whether a seed's finished files are there, its policy among them where that is kept."""
+    return is_sealed(final) and ((final / "policy").is_dir() or not params.keep_policies)
+
+
+def follow(params: Condition, seed: int, tuned: dict, team: Team) -> None:
+    """What the other processes of a team do while the first runs a seed: train with it, and keep nothing."""
+    run, (key, folder) = params.run, place(params, seed, tuned)
+    draw = load_draw(params, seed, run)
+    engine, label = means.engine_of(params, draw, team), f"{params.condition} seed {seed}, process {team.rank}"
+    config = params.config(**tuned)
+    ended(train(run.algorithm, config, draw, numbers_of(run, seed), folder, label, key, engine=engine))
 
 
 def chosen(params: Condition) -> dict:
@@ -153,7 +189,7 @@ def inputs(params: Trained, draw: int, run: Run, settings: dict) -> dict[str, st
     """All that decides a run's numbers: settings read, "code" that runs, models and texts it starts from."""
     start = [Path(base_folder(params, draw, run))] if run.start else []
     files, scales = params.reward_files, {}
-    code, without = code_of(run, getattr(params.task, "name", ""))
+    code, without = code_of(run, getattr(params.task, "name", ""), means.plain(params))
     if run.world:
         files, folders = [], [world_folder(params, draw, run.world), *start]
     else:
@@ -172,13 +208,16 @@ def inputs(params: Trained, draw: int, run: Run, settings: dict) -> dict[str, st
             known = json.loads((further / "standard.json").read_text())
             scales = {"scales": [known[run.reward], known["reward"]]}
     values = {**params.pick(*READ), **settings, **scales, "algorithm": run.algorithm}
+    if not means.plain(params):
+        values |= means.facts(params)
     return fingerprint_inputs(values, files=files, folders=folders, code=code, without=without)
 
 
-def code_of(run: Run, task: str) -> tuple[list[str], list[str]]:
+def code_of(run: Run, task: str, plain: bool = True) -> tuple[list[str], list[str]]:
     """Roots of the code that decides a seed's numbers, and what a run of this kind never calls. task: "" in a world."""
     found = [root_of(run_seed), *roots.of_run(run.algorithm, task, here())]
-    return found, [] if run.world else [root_of(load_world)]
+    never = [root_of(f) for f in (means.engine_of, means.facts, means.on_gpu, means.batch_size, agree)] if plain else []
+    return found, never + ([] if run.world else [root_of(load_world)])
 
 
 def card(params: Trained, condition: str, seed: int, config: Settings) -> str:

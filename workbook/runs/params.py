@@ -43,6 +43,12 @@ class Params(Pickable):
     mirror: Place = Field("", description="folder with datasets/<hub id> and models/<hub id>; else $RLNLP_MIRROR")
     device: str = Field("cpu", pattern=r"^(cpu|cuda(:\d{1,3})?)\z", description="cpu, cuda or cuda:<n>")
     threads: int = Field(1, ge=1, le=256, description="torch threads per process; results depend on it")
+    precision: Literal["fp32", "tf32", "bf16"] = Field(
+        "fp32", description="of matrix products in runs; weights are fp32"
+    )
+    shards: int = Field(
+        1, ge=1, le=256, description="parts of a batch whose gradients are added, a power of two; results depend on it"
+    )
     keep_policies: bool = Field(True, description="keep trained policies; false = tables only, and where others start")
     seeds: tuple[Seed, ...] = Field(min_length=1, max_length=1000, description="seed k trains on draw k")
     draws: tuple[Seed, ...] = Field(min_length=1, max_length=1000, description="corpus draws, each with its own models")
@@ -96,6 +102,10 @@ class Params(Pickable):
             yield ("seeds",), f"expected seeds that are in draws {known} (seed k uses draw k), found {missing}"
         if self.tune.draw not in self.draws:
             yield ("tune", "draw"), f"expected one of draws {list(self.draws)}, found {self.tune.draw}"
+        if self.precision == "tf32" and self.device == "cpu":
+            yield ("precision",), "expected fp32 or bf16 on a cpu: tf32 is a GPU's"
+        if self.shards & (self.shards - 1):
+            yield ("shards",), f"expected a power of two, found {self.shards}"
         model = self.language_model
         if not self.bring.model and model.tokenizer == "bpe" and model.vocabulary < 260:
             place = ("language_model", "vocabulary")

@@ -12,11 +12,13 @@ from tqdm.auto import tqdm
 from transformers.utils import logging
 
 from rlnlp import checkpoint
+from rlnlp.engine import Engine
 from rlnlp.learners.common import Diverged, TrainingError
 from rlnlp.settings import Settings
+from rlnlp.shards import agree
 from rlnlp.types import Experience, Prompts, take
 from workbook.draws import training
-from workbook.runs import algorithms
+from workbook.runs import algorithms, means
 from workbook.runs.conditions import Trained
 from workbook.runs.draw import Draw
 from workbook.store import states
@@ -26,6 +28,8 @@ CHECKPOINT = "checkpoint"  # folder of the last state, beside the finished files
 
 def setup(params: Trained) -> None:
     """Threads, allocator and quiet libraries of this process; call it first. Results depend on the thread count."""
+    if params.device != "cpu":
+        means.on_gpu(params.precision)
     torch.set_num_threads(params.threads)
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # a twelfth of an update; changes no number
@@ -34,11 +38,16 @@ def setup(params: Trained) -> None:
     logging.set_verbosity_error()
 
 
-def start(algorithm: str, config: Settings, draw: Draw, seed: int):
-    """The state of a learner before its first update."""
+def start(algorithm: str, config: Settings, draw: Draw, seed: int, engine: Engine | None = None):
+    """The state of a learner before its first update. engine: other means than those that are written."""
     module = algorithms.module(algorithm)
     extra = (draw.tokenizer,) if module.ABOUT.imitates else ()
-    return module.init(draw.policy, config, seed, *extra)
+    if engine is None:
+        return module.init(draw.policy, config, seed, *extra)
+    engine.install(draw.policy)
+    state = module.init(draw.policy, config, seed, *extra)
+    state.engine = engine
+    return state
 
 
 def train(
@@ -51,18 +60,21 @@ def train(
     key: str,
     prompts: Prompts | None = None,
     half: Callable[[object, list[dict]], None] | None = None,
+    engine: Engine | None = None,
 ) -> Iterator[dict]:
     """Train, or continue from the last checkpoint in ``folder``: yields the metrics of each update, those before the
     checkpoint too, and returns the final state and all of them.
 
     key: identity of the run, which its checkpoints carry: one of another run or seed is refused, never continued.
     prompts: what episodes start from, by default the training prompts; half: called at half the updates with the state
-    and the curve so far, once (again only where a kill lost that update).
+    and the curve so far, once (again only where a kill lost that update); engine: by which means, None = as written.
+    Of several processes the first one saves and calls half; all must find the same numbers.
     Raises ``TrainingError`` naming the last good checkpoint where a run cannot go on. A run that says
     ``breaks: [finite]`` ends at a number that is not finite instead: its curve is then shorter than its updates.
     """
     module, middle = algorithms.module(algorithm), getattr(config, "updates", 0) // 2
-    state, curve = start(algorithm, config, draw, seed), []
+    state, curve = start(algorithm, config, draw, seed, engine), []
+    leads = engine is None or engine.team.rank == 0
     pace, kept = states.Pace(checkpoint.size(state)), "none yet"
     saved = states.load_state(folder / CHECKPOINT)
     if saved is not None:
@@ -71,19 +83,21 @@ def train(
             raise TrainingError(f"{label}: {folder / CHECKPOINT} is of another run or seed; remove that folder")
         checkpoint.unpack(state, tensors, meta["numbers"])
         curve, kept = meta["curve"], f"update {state.update}, in {folder / CHECKPOINT}"
-    if half and middle == state.update == 0:
+    if half and leads and middle == state.update == 0:
         half(state, curve)
     yield from list(curve)
     progress = tqdm(total=config.updates, initial=state.update, desc=label, unit="update")
     try:
         for metrics in module.train(state, prompts or draw.prompts("train"), draw.score, config):
+            if engine is not None:
+                agree(engine.team, metrics)
             curve.append(metrics)
             progress.update()
             shown = {"score": "objective/score", "kl": "objective/kl", "loss": "supervised/loss"}
             progress.set_postfix({k: f"{metrics[name]:.3f}" for k, name in shown.items() if name in metrics})
-            if half and state.update == middle:
+            if half and leads and state.update == middle:
                 half(state, curve)
-            if pace.due(end=state.update == config.updates):
+            if leads and pace.due(end=state.update == config.updates):
                 with pace.saving():
                     tensors, numbers = checkpoint.pack(state)
                     about = {"run": key, "numbers": numbers, "curve": curve}
