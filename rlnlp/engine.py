@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rlnlp import shards
+from rlnlp import shards as sharding
 from rlnlp.learners import ppo
 from rlnlp.learners.common import Diverged, Metrics, TrainingError, describe
 from rlnlp.models import behavior_logits, chosen_logprobs, head, hidden_states, scatter, task_logits
@@ -44,12 +44,12 @@ class Engine:
     static: bool = False
     shards: int = 1
     mean_over: str = ""
-    team: shards.Team = field(default_factory=shards.Alone)
+    team: sharding.Team = field(default_factory=sharding.Alone)
     kept: dict = field(default_factory=dict)  # recorded steps, see ``sample_static``
     mismatch: Metrics = field(default_factory=dict)  # of the last rollout
 
     def __post_init__(self) -> None:
-        shards.own(self.shards, self.team)
+        sharding.own(self.shards, self.team)
         if self.shards > 1 and not self.mean_over:
             raise ValueError(f"shards {self.shards}: expected a learner with ppo's update, of which shards are a sum")
 
@@ -104,7 +104,7 @@ class Engine:
         if self.shards > 1 and (follow or any(getattr(rule, "random", False) for rule in (sampler, mask_rule))):
             raise ValueError("shards: expected a rollout without random numbers other than a row's own")
         cut = (draw, prompts, sampling, generator, self.shards, self.team)
-        drawn = shards.rollout(*cut) if self.shards > 1 else draw(prompts, generator)
+        drawn = sharding.rollout(*cut) if self.shards > 1 else draw(prompts, generator)
         return drawn if self.precision == "fp32" else self.scored(policy, drawn)
 
     @torch.no_grad()
@@ -140,7 +140,7 @@ class Engine:
         precision rounds. Raises what ``ppo.update`` does.
         """
         if self.shards > 1:
-            loss_of = partial(shards.loss, loss_of, shards=self.shards, team=self.team, mean_over=self.mean_over)
+            loss_of = partial(sharding.loss, loss_of, shards=self.shards, team=self.team, mean_over=self.mean_over)
         order, seen, used = generator(state.seed, "minibatches", state.update), [], []
         stopped = experience.rollout.mask.new_zeros(())
         for _ in range(config.epochs):
