@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -388,22 +387,26 @@ def test_wrong_values_stop_it_before_anything(toy):
     assert "params.yaml" in str(stopped.value) and not (toy / "checked.txt").exists()
 
 
-def test_an_edited_file_of_the_users_re_runs_the_check(tmp_path, monkeypatch):
-    """DVC cannot see it: the file's name is a value. Toy DVC answers; the real check."""
-    shutil.copy(Path(__file__).parent / "fixtures" / "params.yaml", tmp_path / "params.yaml")
-    text = (tmp_path / "params.yaml").read_text()
-    assert 'prompts: ""' in text
-    (tmp_path / "params.yaml").write_text(text.replace('prompts: ""', "prompts: mine.csv"))
-    (tmp_path / "mine.csv").write_text("prompt\nhello\n")
-    (tmp_path / "dvc.yaml").write_text(
+def repository_of(folder: Path, setting: str, value: str, stage: str) -> None:
+    """A repository of the check and one stage after it, by toy DVC; the real settings, one of them given."""
+    text = (Path(__file__).parent / "fixtures" / "params.yaml").read_text()
+    assert f'{setting}: ""' in text
+    (folder / "params.yaml").write_text(text.replace(f'{setting}: ""', f"{setting}: {value}"))
+    (folder / "dvc.yaml").write_text(
         "stages:\n  check:\n    cmd: python -m workbook.runs.conditions params.yaml build\n"
-        "    params: [params.yaml: ]\n    outs: [build/checked.txt, build/brought.json]\n"
-        "  use:\n    cmd: cat build/brought.json > used.txt; echo x >> count\n    deps: [build/brought.json]\n    "
-        "outs: [used.txt]\n"
+        f"    params: [params.yaml: ]\n    outs: [build/checked.txt, build/brought.json]\n{stage}"
     )
-    subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
-    (tmp_path / ".dvc").mkdir()
-    (tmp_path / ".dvc/config").write_text("[core]\n    analytics = false\n")
+    subprocess.run(["git", "init", "-q", "."], cwd=folder, check=True)
+    (folder / ".dvc").mkdir()
+    (folder / ".dvc/config").write_text("[core]\n    analytics = false\n")
+
+
+def test_an_edited_file_of_the_users_re_runs_the_check(tmp_path):
+    """DVC cannot see it: the file's name is a value. Toy DVC answers; the real check."""
+    cmd = "cat build/brought.json > used.txt; echo x >> count"
+    stage = f"  use:\n    cmd: {cmd}\n    deps: [build/brought.json]\n    outs: [used.txt]\n"
+    repository_of(tmp_path, "prompts", "mine.csv", stage)
+    (tmp_path / "mine.csv").write_text("prompt\nhello\n")
     for count in (1, 1, 2):
         if count == 2:
             (tmp_path / "mine.csv").write_text("prompt\ngoodbye\n")
@@ -415,17 +418,8 @@ def test_a_brought_model_that_is_nowhere_is_one_message_before_any_work(tmp_path
     """A word alone may be the name of a model on the hub: whether there is one, only asking says."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    text = (Path(__file__).parent / "fixtures" / "params.yaml").read_text()
-    assert 'model: ""' in text
-    (tmp_path / "params.yaml").write_text(text.replace('model: ""', "model: mymodle"))
-    (tmp_path / "dvc.yaml").write_text(
-        "stages:\n  check:\n    cmd: python -m workbook.runs.conditions params.yaml build\n"
-        "    params: [params.yaml: ]\n    outs: [build/checked.txt, build/brought.json]\n"
-        "  data:\n    cmd: echo x > made.txt\n    deps: [build/checked.txt]\n    outs: [made.txt]\n"
-    )
-    subprocess.run(["git", "init", "-q", "."], cwd=tmp_path, check=True)
-    (tmp_path / ".dvc").mkdir()
-    (tmp_path / ".dvc/config").write_text("[core]\n    analytics = false\n")
+    stage = "  data:\n    cmd: echo x > made.txt\n    deps: [build/checked.txt]\n    outs: [made.txt]\n"
+    repository_of(tmp_path, "model", "mymodle", stage)
     with pytest.raises(ConfigError, match=r"(?s)mymodle \(policy, .*the hub: not asked"):
         reproduce(tmp_path, tmp_path / ".scratch", 1)
     assert not (tmp_path / "made.txt").exists()
