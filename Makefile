@@ -2,18 +2,20 @@
 PROFILE ?= mini
 JOBS ?= 2
 WORKERS ?=
+LOG ?=
 PYTHON ?= python3.11
 ARGS ?=
 SHELL := /bin/sh
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 PROFILES := mini $(notdir $(patsubst %/,%,$(dir $(wildcard profiles/*/params.yaml))))
+OF := $(if $(filter grue grue-plan,$(MAKECMDGOALS)),mini real paper,$(PROFILES))
 FOLDER := $(if $(filter mini,$(PROFILE)),.,profiles/$(PROFILE))
-ifeq ($(filter $(PROFILE),$(PROFILES)),)
-$(error PROFILE=$(PROFILE): expected one of $(PROFILES))
+ifeq ($(filter $(PROFILE),$(OF)),)
+$(error PROFILE=$(PROFILE): expected one of $(OF))
 endif
 
-.PHONY: help env reproduce reports pipelines plan why test lab site course study grue bench clean
+.PHONY: help env reproduce reports pipelines plan adopt why test lab site lessons course study grue grue-plan bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -28,16 +30,23 @@ help:
 	@echo '              reviews_pilot  what the settings of reviews are chosen by, an hour and a half'
 	@echo '              settle  that edition: run draw by draw by python -m workbook.stages.settle, not by make'
 	@echo '              paper   the published models and budgets, needs a GPU'
+	@echo '              gpu     real film reviews, a base model of 34 million weights; without DVC there, docs/use/machines.md'
 	@echo '     WORKERS local:4, tls://host:8786 or slurm:partition: seeds and models on Dask workers'
+	@echo '     LOG     tensorboard, wandb, mlflow, dvclive: curves of runs as they come (.scratch/<profile>/followed)'
 	@echo 'make reports [PROFILE=$(PROFILE)]               reports and ledger from the runs that are finished so far'
 	@echo 'make plan [PROFILE=$(PROFILE)]                  what it would do and cost, and what it lacks; runs nothing'
+	@echo 'make adopt PROFILE=... FROM=folder        bring home what a machine without DVC computed; checked before it is written'
 	@echo 'make why [PROFILE=$(PROFILE)]                   what your edits would run again, and why; runs nothing'
 	@echo 'make test [ARGS="-k name"]                the tests'
-	@echo 'make lab                                  JupyterLab at the start page: quick start, lessons, runs'
+	@echo 'make lab                                  JupyterLab at the site: quick start, lessons, runs'
 	@echo 'make site                                 the site: findings, lessons, course, reference; open site/index.html'
+	@echo 'make lessons                              what the lessons give, for the site: those whose code has changed, a minute each'
 	@echo 'make course                               the assignments as students get them: course/build/rlnlp-course.zip'
 	@echo 'make study                                the second human study with simulated raters: reports/study'
-	@echo 'make grue                                 six tasks of the benchmark on generated rows: reports/grue (under way)'
+	@echo 'make grue [PROFILE=$(PROFILE)]                  the benchmark: reports/grue (mini, the default: generated rows; not run whole yet)'
+	@echo '     PROFILE  real    real rows (RLNLP_MIRROR, or the hub), three draws of about 80 minutes on two cores: reports/grue_real'
+	@echo '              paper   T5-base and GPT-2 with the published budgets, needs a GPU: reports/grue_paper'
+	@echo 'make grue-plan PROFILE=paper              what that needs and costs; runs nothing'
 	@echo 'make bench                                speed, beside TRL (installed for this only)'
 	@echo 'make clean [PROFILE=$(PROFILE)]                 remove what one profile generated; keeps reports, DVC cache and .venv'
 	@echo 'Each makes its environment, .venv, the first time (a few minutes).'
@@ -71,7 +80,7 @@ env:
 
 reproduce: env pipelines
 	@exec .venv/bin/python -m workbook.stages.reproduce $(PROFILE) --jobs $(JOBS) --tied \
-	  $(if $(WORKERS),--workers '$(WORKERS)') $(if $(filter 1,$(INSECURE)),--insecure)
+	  $(if $(WORKERS),--workers '$(WORKERS)') $(if $(filter 1,$(INSECURE)),--insecure) $(if $(LOG),--log '$(LOG)')
 
 # Without runs (a fresh clone): every page and the ledger from the committed tables, in a minute or two. With runs: from those that
 # are finished, for long profiles, between two sittings; `make reproduce` goes on afterwards.
@@ -83,6 +92,10 @@ reports: env pipelines
 plan: env pipelines
 	@exec .venv/bin/python -m workbook.stages.plan $(PROFILE) $(ARGS)
 
+# What `python -m workbook.stages.away pack PROFILE folder` wrote elsewhere.
+adopt: env pipelines
+	@exec .venv/bin/python -m workbook.stages.adopt $(PROFILE) '$(or $(FROM),$(error make adopt needs FROM=folder, with the archive of away pack))'
+
 # Compared with the last run, that is with the profile's dvc.lock.
 why: env pipelines
 	@exec .venv/bin/python -m workbook.stages.depends why $(PROFILE)
@@ -91,16 +104,22 @@ test: env
 	@exec .venv/bin/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 # Texts open as pages, and nobody is asked about news: defaults of this environment's JupyterLab, which your own settings override.
+# It opens at the site's home, which its server shows below /static/, with links into the lab; `make site` makes that anew.
 LAB := {"@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"markdown": "Markdown Preview"}}, \
         "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}
 lab: env
 	@mkdir -p .venv/share/jupyter/lab/settings && echo '$(LAB)' > .venv/share/jupyter/lab/settings/overrides.json
-	@exec .venv/bin/python -m jupyterlab --LabApp.default_url=/lab/tree/notebooks/start.ipynb --LabApp.news_url=None \
-	  --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
+	@[ -f site/index.html ] || .venv/bin/python -m workbook.site
+	@exec .venv/bin/python -m jupyterlab --ServerApp.extra_static_paths="['$(CURDIR)/site']" --LabApp.default_url=/static/index.html \
+	  --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate \
+	  $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
 
 # SITE_URL: the address it will be served at; without one it works from a disk and anywhere.
 site: env
 	@exec .venv/bin/python -m workbook.site $(ARGS)
+
+lessons: env
+	@exec .venv/bin/python -m workbook.stages.lessons $(ARGS)
 
 course: env
 	@exec .venv/bin/python -m course.release $(ARGS)
@@ -109,7 +128,10 @@ study: env
 	@exec .venv/bin/python -m workbook.stages.study_pipeline --jobs $(JOBS) --tied
 
 grue: env
-	@exec .venv/bin/python -m workbook.stages.grue_pipeline --jobs $(JOBS) --tied
+	@exec .venv/bin/python -m workbook.stages.grue_pipeline --profile $(PROFILE) --jobs $(JOBS) --tied
+
+grue-plan: env
+	@.venv/bin/python -m workbook.stages.grue_plan $(PROFILE)
 
 bench: env
 	@exec .venv/bin/python -m bench.run $(ARGS)

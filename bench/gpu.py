@@ -28,34 +28,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from workbook.stages.roofline import H200, Shape, optimizer_bytes, prefill_flops, step_bytes, update_flops
+
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "reports" / "bench" / "gpu.md"
 STAGES = ("facts", "works", "exact", "decode", "update", "iteration", "evaluate", "share")
 LIMIT, PATIENCE = 110, 170  # seconds: a stage begins nothing more; a stage that has not ended is killed
 PRECISIONS = ("fp32", "tf32", "bf16")
-H200 = {"copy_tb_s": 4.3, "fp32": 60.0, "tf32": 400.0, "bf16": 790.0}  # TB/s, TFLOP/s; where nothing was measured
 RULES = ("plain", "top_k", "top_p", "nlpo")
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A GPT-2 of ``layers`` x ``width`` with heads of ``head`` numbers."""
-
-    layers: int
-    width: int
-    vocabulary: int = 50257
-    positions: int = 1024
-    head: int = 64
-
-    @property
-    def trunk(self) -> int:
-        """Weights of the layers: 12 d^2 + 13 d each, and the last norm."""
-        return self.layers * (12 * self.width**2 + 13 * self.width) + 2 * self.width
-
-    @property
-    def total(self) -> int:
-        """All weights, the tied embedding once."""
-        return self.trunk + (self.vocabulary + self.positions) * self.width
 
 
 @dataclass(frozen=True)
@@ -81,40 +61,6 @@ class Scale:
 
 REAL = Scale({"124M": Shape(12, 768), "355M": Shape(24, 1024), "774M": Shape(36, 1280)})
 TINY = Scale({"tiny": Shape(2, 32, 300, 64, 16)}, 6, 8, (4, 2), (4, 2), 2, 1, 64, 2**16, (5, 2, 2), 6, 12, 6, (1, 2), 1)
-
-
-# ---- what the shapes need ------------------------------------------------------------------------------------------
-
-
-def step_bytes(shape: Shape, B: int, P: int, T: int, precision: str) -> float:
-    """Bytes of one decode step: weights once, keys and values of the mean length, fp32 logits written and read twice.
-
-    scale: B episodes, prompts of P tokens, T to come. Embedded positions are looked up, not read whole.
-    """
-    size = 2 if precision == "bf16" else 4
-    weights = size * (shape.trunk + shape.vocabulary * shape.width)
-    cache = B * (P + T / 2) * shape.layers * 2 * shape.width * size
-    return weights + cache + 3 * 4 * B * shape.vocabulary
-
-
-def prefill_flops(shape: Shape, B: int, P: int) -> float:
-    """2 operations a weight and token of the trunk."""
-    return 2.0 * shape.trunk * B * P
-
-
-def update_flops(shape: Shape, episodes: int, P: int, T: int) -> float:
-    """Forward and backward of policy and value network: 6 a weight and token, attention, the head at responses.
-
-    The last token predicts nothing, so that an episode has P + T - 1 positions.
-    """
-    length = P + T - 1
-    trunk = 6.0 * shape.trunk + 12.0 * shape.layers * shape.width * length
-    return episodes * (2 * trunk * length + 6.0 * shape.vocabulary * shape.width * T)
-
-
-def optimizer_bytes(shape: Shape) -> float:
-    """AdamW 28 bytes a weight of both networks, the clip 12, rounding weights and gradients 12."""
-    return 52.0 * 2 * shape.total
 
 
 # ---- models, batches, clocks ---------------------------------------------------------------------------------------
@@ -920,21 +866,43 @@ def roofline(rate: dict[str, float]) -> list[str]:
     return [*table(rows), "", *table(updates)]
 
 
+def best_of(rows: dict[str, list[dict]], stage: str, key: str, best: Callable, least: dict | None = None, **facts):
+    """Of a stage's rows with these facts (and at least so much of others) the best value; None where none has one."""
+    values = [
+        row[key]
+        for row in rows.get(stage, [])
+        if key in row
+        and all(row.get(name) == value for name, value in facts.items())
+        and all(row.get(name, 0) >= value for name, value in (least or {}).items())
+    ]
+    return best(values) if values else None
+
+
+def summary(found: dict[str, dict]) -> dict | None:
+    """What `make plan` reckons with, by name as in roofline.rates; None for what was not measured, and for all if
+    nothing was."""
+    measured = {name: one for name, one in found.items() if not one["tiny"]}
+    if not measured:
+        return None
+    rate, _ = rates(measured)
+    rows = {name: [with_floor(row, rate) for row in one["rows"]] for name, one in measured.items()}
+    facts = {p: best_of(rows, "facts", "tflop_s", max, precision=p) for p in PRECISIONS}
+    graph = {"name": "graph", "precision": "bf16", "rule": "plain", "least": {"B": 64}}
+    return {
+        "device": ", ".join(sorted({one["device"] for one in measured.values()})),
+        "copy_tb_s": best_of(rows, "facts", "tb_s", max),
+        **facts,
+        "decode_share": best_of(rows, "decode", "share", min, **graph),
+        "update_share": best_of(rows, "update", "share", max, precision="bf16", least={"tokens": 3500}),
+        "update_fp32_share": best_of(rows, "update", "share", max, name="eager", precision="fp32"),
+        "readable_ms": best_of(rows, "decode", "median_ms", min, name="readable", B=64),
+    }
+
+
 def targets(found: dict[str, dict], rate: dict[str, float]) -> list[dict]:
     """The figures that were set, each with the best that was measured or "not measured"."""
     rows = {name: [with_floor(row, rate) for row in one["rows"]] for name, one in found.items()}
-
-    def pick(stage: str, key: str, best: Callable, **facts):
-        least = facts.pop("least", {})
-        values = [
-            row[key]
-            for row in rows.get(stage, [])
-            if key in row
-            and all(row.get(name) == value for name, value in facts.items())
-            and all(row.get(name, 0) >= value for name, value in least.items())
-        ]
-        return best(values) if values else None
-
+    pick = functools.partial(best_of, rows)
     first = next(iter(REAL.shapes))
     graph = {"name": "graph", "shape": first, "precision": "bf16", "rule": "plain"}
     paper = {what: pick("iteration", "fixed_s", min, name=what) for what in ("PPO, paper", "NLPO, paper")}
@@ -991,7 +959,13 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     add("--seconds", type=float, default=float("inf"), help=f"begin no stage ({LIMIT} s) that would end after these")
     add("--precision", default=",".join(PRECISIONS), help="any of fp32,tf32,bf16, from the most exact to the fastest")
     add("--tiny", action="store_true", help="the same code on the CPU at tiny shapes")
-    add("--report", type=Path, nargs="?", const=REPORT, help="write the report (reports/bench/gpu.md); measure nothing")
+    add(
+        "--report",
+        type=Path,
+        nargs="?",
+        const=REPORT,
+        help="write the report (reports/bench/gpu.md, gpu.json); measure nothing",
+    )
     options = parser.parse_args(given)
     for name, known in (("stages", STAGES), ("precision", PRECISIONS)):
         wanted = tuple(getattr(options, name).split(","))
@@ -1007,7 +981,10 @@ def main(given: list[str] | None = None) -> int:
     if options.report is None:
         return run(options)
     options.report.parent.mkdir(parents=True, exist_ok=True)
-    options.report.write_text(markdown(read(options.out)))
+    found = read(options.out)
+    options.report.write_text(markdown(found))
+    if known := summary(found):
+        options.report.with_suffix(".json").write_text(json.dumps(known, indent=1) + "\n")
     return 0
 
 

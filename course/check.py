@@ -3,7 +3,8 @@
     python -m course.check [--only ps1] [--keep FOLDER] [--full]
 
 Runs `nbgrader generate_assignment`, `autograde` and `generate_feedback` as an instructor would; exit status 1 where
-points or messages are not those of `course/submissions.py`. --full: ps6 at the students' sizes, not tiny ones.
+points or messages are not those of `course/submissions.py`. --full: ps6 and ps7 at the students' sizes, not tiny
+ones.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from workbook.stages.processes import environment
 
 COURSE = Path(__file__).resolve().parent
 ASSIGNMENTS = tuple(sorted(path.parent.name for path in COURSE.glob("source/*/*.ipynb")))
-SIZES = "REVIEWS, STEPS, UPDATES, EPISODES = "  # of ps6
-TINY = "300, 20, 1, 8"
+SIZES = re.compile(r"(\w+(?:, \w+)*, STEPS, UPDATES, EPISODES) = [\d, ]+")  # of assignments that train
+TINY = {"REVIEWS": 300, "CONCEPTS": 12, "STEPS": 20, "UPDATES": 1, "EPISODES": 8}
 SECONDS = 20  # what a cell may take here, so that the endless one is stopped soon
 KERNEL_IN = "ps1"  # where the crashing, the endless and the dying submission are handed in
 
@@ -40,7 +41,12 @@ def prepare(folder: Path, assignments=ASSIGNMENTS, tiny: bool = True) -> None:
         text = (COURSE / "source" / assignment / f"{assignment}.ipynb").read_text(encoding="utf-8")
         place = folder / "source" / assignment / f"{assignment}.ipynb"
         place.parent.mkdir(parents=True)
-        place.write_text(re.sub(rf"{SIZES}[\d, ]+", SIZES + TINY, text) if tiny else text, encoding="utf-8")
+        place.write_text(SIZES.sub(smaller, text) if tiny else text, encoding="utf-8")
+
+
+def smaller(found: re.Match) -> str:
+    """An assignment's line of sizes, tiny."""
+    return f"{found[1]} = {', '.join(str(TINY[name]) for name in found[1].split(', '))}"
 
 
 def nbgrader(folder: Path, *words: str, **variables: str) -> str:
@@ -181,7 +187,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m course.check", description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="+", choices=ASSIGNMENTS, default=ASSIGNMENTS, metavar="ASSIGNMENT")
     parser.add_argument("--keep", type=Path, help="a new folder that keeps everything, feedback pages too")
-    parser.add_argument("--full", action="store_true", help="ps6 at the students' sizes")
+    parser.add_argument("--full", action="store_true", help="ps6 and ps7 at the students' sizes")
     args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="course-") as temporary:
         folder = (args.keep or Path(temporary)).resolve()

@@ -55,7 +55,7 @@ OTHERS = {
         "masked": "logits[~samplers.top_p(p)(mask_logits, None)[1]] = -torch.inf\nreturn torch.log_softmax(logits, -1)",
         "repaired": (
             "def sync(self, policy):\n"
-            "    super().sync(policy)\n"
+            "    self.mask_model = models.frozen_copy(policy)\n"
             "    self.sample = partial(self.sample, mask_model=self.mask_model)\n"
             "\n"
             "def logprobs(self, policy, seen):\n"
@@ -84,6 +84,33 @@ OTHERS = {
             "    texts = [f'{text} {word}'.strip() for word in words]\n"
             "    text = texts[torch.as_tensor(score(texts)).argmax()]\n"
             "return text"
+        ),
+    },
+    "ps7": {
+        "overlap": (
+            "best = 0.0\n"
+            "for reference in references:\n"
+            "    left, common = reference.split(), 0\n"
+            "    for word in answer.split():\n"
+            "        if word in left:\n"
+            "            left.remove(word)\n"
+            "            common += 1\n"
+            "    if common:\n"
+            "        P, R = common / len(answer.split()), common / len(reference.split())\n"
+            "        best = max(best, 10 * P * R / (R + 9 * P))\n"
+            "return best"
+        ),
+        "rule": "return ' '.join(f'the {word}' for word in concepts) + ' .'",
+        "witness": (
+            "def asked(seen):\n"
+            "    notes.append(torch.as_tensor(judge(seen)).double().mean().item())\n"
+            "    return score(seen)\n"
+            "return asked"
+        ),
+        "parted": (
+            "for update in range(len(paid)):\n"
+            "    if paid[update] > paid[0] + margin and not judged[update] > judged[0] + margin:\n"
+            "        return update"
         ),
     },
 }
@@ -149,16 +176,15 @@ MISTAKES = {
             "return (new - seen.behavior_logprobs[seen.mask]).exp()",
             {"ratio-hidden": "score it by the renormalised distribution"},
         ),
-        "repaired": (  # the sampler holds the policy itself
+        "repaired": (  # a copy that the sampler never holds
             "def sync(self, policy):\n"
             "    self.mask_model = models.frozen_copy(policy)\n"
-            "    self.sample = partial(self.sample, mask_model=policy)\n"
             "\n"
             "def logprobs(self, policy, seen):\n"
             "    logits = models.head(policy, models.hidden_states(policy, seen)[seen.mask])\n"
             "    new = models.chosen_logprobs(models.behavior_logits(logits, seen), seen.responses[seen.mask])\n"
             "    return models.scatter(new, seen.mask)",
-            {"repaired-hidden": "must stay behind when the policy moves on"},
+            {"repaired-hidden": "the sampler still uses the old mask model"},
         ),
     },
     "ps5": {
@@ -177,6 +203,34 @@ MISTAKES = {
         "hacked": (
             "return after['score'] - before['score'] > margin and after['judge'] < before['judge']",
             {"hacked-hidden": "has not risen"},
+        ),
+    },
+    "ps7": {
+        "overlap": (  # a word counts as often as the answer says it
+            "def one(reference):\n"
+            "    mine, theirs = answer.split(), reference.split()\n"
+            "    common = sum(word in theirs for word in mine)\n"
+            "    return 10 * common / (len(mine) + 9 * len(theirs))\n"
+            "return max(one(reference) for reference in references)",
+            {"overlap-hidden": "a word counts as often as the reference has it"},
+        ),
+        "rule": (  # looks the answer up
+            "known = {e.meta['concepts']: e.references[0] for e in test}\nreturn known.get(tuple(concepts), '')",
+            {"rule-seen": "say every concept", "rule-hidden": "on other concepts METEOR"},
+        ),
+        "witness": (  # interferes
+            "def asked(rollout):\n"
+            "    given, parts = score(rollout)\n"
+            "    notes.append(float(np.mean(judge(rollout))))\n"
+            "    return given * (1 if notes[-1] else 0.5), parts\n"
+            "return asked",
+            {"witness-hidden": "what is paid must not change"},
+        ),
+        "parted": (  # compares with the update before
+            "for update in range(1, len(paid)):\n"
+            "    if paid[update] - paid[update - 1] > margin and judged[update] - judged[0] <= margin:\n"
+            "        return update",
+            {"parted-hidden": "compare with update 0"},
         ),
     },
 }

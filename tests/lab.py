@@ -59,8 +59,9 @@ MARKS = [
 
 
 @contextmanager
-def serve(folder: Path, notebook: str) -> Iterator[str]:
-    """Address of a JupyterLab that opens a notebook of `folder` and leaves the user's own settings alone."""
+def serve(folder: Path, notebook: str, *more: str) -> Iterator[str]:
+    """Address of a JupyterLab that opens a notebook of `folder` and leaves the user's own settings alone. more:
+    arguments of its command line."""
     for name, values in SETTINGS.items():
         file = folder / "settings" / f"{name}.jupyterlab-settings"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -86,6 +87,7 @@ def serve(folder: Path, notebook: str) -> Iterator[str]:
         "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
         f"--LabApp.user_settings_dir={folder / 'settings'}",
         f"--LabApp.workspaces_dir={folder / 'workspaces'}",
+        *more,
     ]
     with open(folder / "lab.log", "w") as log:
         server = subprocess.Popen(command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT)

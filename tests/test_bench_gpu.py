@@ -111,6 +111,27 @@ def test_rows_stand_beside_what_they_need_at_the_measured_rates(tmp_path):
     assert targets.count("| not measured |") == 5
 
 
+def test_the_plan_reckons_with_what_was_measured(tmp_path):
+    record(tmp_path, "evaluate", [{"name": "one decoding", "total_s": 0.1}], tiny=True, device="CPU")
+    report, written = tmp_path / "gpu.md", tmp_path / "gpu.json"
+    assert gpu.main(["--out", str(tmp_path), "--report", str(report)]) == 0 and not written.exists()
+    gemms = [
+        {"name": "gemm", "precision": "bf16", "tflop_s": 500},
+        {"name": "gemm", "precision": "fp32", "tflop_s": 50},
+    ]
+    record(tmp_path, "facts", [{"name": "copy", "tb_s": 2.0}, *gemms])
+    graph = {"name": "graph", "precision": "bf16", "rule": "plain", "bytes": 1e9}
+    rows = [{**graph, "B": B, "median_ms": ms} for B, ms in ((64, 1.0), (512, 0.8), (8, 9.0))]
+    record(tmp_path, "decode", [*rows, {"name": "readable", "B": 64, "median_ms": 7.0}])
+    eager = {"name": "eager", "precision": "fp32", "tokens": 3552, "flops": 1e12}
+    record(tmp_path, "update", [{**eager, "median_ms": 40.0}])
+    assert gpu.main(["--out", str(tmp_path), "--report", str(report)]) == 0
+    found = json.loads(written.read_text())
+    assert found["device"] == "X100" and (found["copy_tb_s"], found["bf16"], found["tf32"]) == (2.0, 500, None)
+    assert found["decode_share"] == 0.5 and found["update_share"] is None and found["readable_ms"] == 7.0
+    assert found["update_fp32_share"] == 0.5
+
+
 @pytest.mark.parametrize(
     "name, B, step, rate", [("124M", 64, 115, 481), ("124M", 256, 287, 711), ("774M", 512, 2363, 143)]
 )

@@ -152,11 +152,15 @@ def test_a_slurm_job_has_the_users_settings_one_thread_and_certificates(tmp_path
         with pytest.raises(ConfigError, match="WORKERS=slurm:gpu: .*cores.*jobqueue: slurm: in .*jobqueue.yaml"):
             cluster.slurm("gpu", 0, tmp_path)
     own = {"cores": 2, "memory": "4GB", "account": "me", "job-script-prologue": ["module load it"]}
+    own |= {"walltime": "04:00:00", "job-extra-directives": ["--gres=gpu:1", "--signal=B:TERM@60", "--requeue"]}
+    own |= {"worker-extra-args": ["--lifetime", "230m"]}
     with dask.config.set({"jobqueue.slurm": {**dask.config.get("jobqueue.slurm"), **own}}):
         with cluster.slurm("gpu", 0, tmp_path) as found:
             script = found.job_script()
-    for line in ("#SBATCH -p gpu", "#SBATCH -A me", "module load it", "export OMP_NUM_THREADS=1"):
+    lines = ("#SBATCH -p gpu", "#SBATCH -A me", "#SBATCH -t 04:00:00", "#SBATCH --gres=gpu:1", "#SBATCH --requeue")
+    for line in (*lines, "#SBATCH --signal=B:TERM@60", "module load it", "export OMP_NUM_THREADS=1"):
         assert line in script.splitlines()
+    assert "--lifetime 230m" in script  # a worker leaves by itself before the time limit, if the user says so
     assert f"{sys.executable} -m distributed.cli.dask_worker tls://" in script
     assert "--no-dashboard" in script and f"--tls-key {tmp_path}/certificates/" in script
     assert (tmp_path / "certificates").stat().st_mode & 0o77 == 0
@@ -217,8 +221,8 @@ def test_workers_without_our_folder_get_what_they_read_and_send_what_they_finish
     assert collected(world, monkeypatch) == without_workers(made)
 
 
-def worker(client, folder: Path, first: Path) -> subprocess.Popen:
-    """A worker of its own, that looks for packages in the folder `first` before others."""
+def worker(client, folder: Path, first: Path, *more: str) -> subprocess.Popen:
+    """A worker of its own, that looks for packages in the folder `first` before others. more: of its command."""
     command = [sys.executable, "-m", "distributed.cli.dask_worker", client.scheduler.address, "--no-dashboard"]
     for name, text in client.security.get_tls_config_for_role("worker").items():
         if name in ("ca_file", "cert", "key"):
@@ -227,7 +231,7 @@ def worker(client, folder: Path, first: Path) -> subprocess.Popen:
     path = os.pathsep.join([str(first), str(REPOSITORY)])
     with open(folder / "log", "w") as log:
         return subprocess.Popen(
-            [*command, "--nthreads", "1", "--no-nanny", "--local-directory", str(folder)],
+            [*command, "--nthreads", "1", *(more or ["--no-nanny"]), "--local-directory", str(folder)],
             env={**os.environ, "PYTHONPATH": path, "NUMEXPR_NUM_THREADS": "1"},
             cwd=folder,
             stdout=log,
@@ -251,6 +255,32 @@ def test_a_worker_with_other_libraries_or_code_is_refused_and_told_why(two, worl
     assert any(re.search(r"is refused: scipy: [\d.]+ on the head, 0.1 there$", line) for line in said), said
     assert any(re.search(r"is refused: code: rlnlp.losses:ppo_clip changed$", line) for line in said), said
     until(lambda: done(work) and len(work.asked) == 2)
+
+
+def test_a_job_at_its_time_limit_ends_and_its_seed_goes_on_elsewhere(two, made, world, tmp_path, monkeypatch):
+    """As Slurm ends it: SIGTERM to the job's command, `dask worker` with its nanny. It was in the middle of a seed."""
+    work, said = sweep(two, world)
+    known = {*two.scheduler_info(n_workers=-1)["workers"]}
+    job, stage = worker(two, tmp_path, tmp_path, "--nanny"), f"runs@{NAME}"
+    try:
+        until(lambda: done(work) and work.workers.keys() - known, lambda: f"the job's worker: {said}")
+        (address,) = work.workers.keys() - known
+        unit = Unit(stage, 1)
+        work.open[stage], work.queue = {unit}, [unit]
+        work._give(address, unit)
+        until(lambda: done(work, stage) or state(world, 1), "update 5")
+        assert work.busy[address][0] == unit
+        job.terminate()
+        until(lambda: done(work, stage), lambda: f"the end: {said}")
+        assert job.wait(120) is not None
+    finally:
+        job.kill()
+        job.wait()
+    assert any(f"{stage}, draw 1, goes to another worker" in line for line in said), said
+    assert (world / ".scratch/tests" / units.log_of(unit)).read_text().count(" 0/15 ") == 1  # begun once
+    until(lambda: done(work) and len(work.asked) == 2)
+    assert two.submit(units.run, (stage, 2), str(world), ".", ".scratch/tests", pure=False).result(timeout=240)[0] == ""
+    assert collected(world, monkeypatch) == without_workers(made)
 
 
 def test_a_draw_stays_on_the_kind_of_machine_where_it_began(two, world):

@@ -12,13 +12,14 @@ import shutil
 import zipfile
 
 import pytest
+import torch
 
 from course import cells, check, release
 from course.submissions import MISTAKES, OTHERS
 from tests.test_notebooks import problems as broken_budgets
 
 ORIGINALS = {name: cells.read(check.COURSE / "source" / name / f"{name}.ipynb") for name in check.ASSIGNMENTS}
-HALVES = [("ps1", "ps2", "ps3"), ("ps4", "ps5", "ps6")]  # one kernel after the other; two workers share them
+HALVES = [("ps1", "ps2", "ps3"), ("ps4", "ps5", "ps6", "ps7")]  # one kernel after the other; two workers share them
 
 
 def by_name(notebook: dict) -> dict[str, dict]:
@@ -28,8 +29,8 @@ def by_name(notebook: dict) -> dict[str, dict]:
 # the instructor's notebooks ------------------------------------------------------------------------------------------
 
 
-def test_there_are_six_assignments():
-    assert check.ASSIGNMENTS == ("ps1", "ps2", "ps3", "ps4", "ps5", "ps6") == tuple(sum(HALVES, ()))
+def test_there_are_seven_assignments():
+    assert check.ASSIGNMENTS == tuple(f"ps{n}" for n in range(1, 8)) == tuple(sum(HALVES, ()))
 
 
 @pytest.mark.parametrize("assignment", check.ASSIGNMENTS)
@@ -114,6 +115,23 @@ def test_the_guide_states_each_assignments_points():
                 assert f"`{cells.name(cell)}` ({cells.role(cell, 'points')})" in guide, cells.name(cell)
 
 
+def test_the_silent_bugs_of_ps4_are_none_of_lesson_6():
+    """A fresh copy scores what it sampled, and a sync reaches the sampler: lesson 6's two checks find nothing."""
+    space, found = {"__name__": "__main__"}, by_name(ORIGINALS["ps4"])
+    for name in ("setup", "own", "models", "colleague"):
+        exec(cells.source(found[name]), space)
+    policy, later, models, draw = space["policy"], space["later"], space["models"], space["types"].generator
+    worker = space["Colleague"](policy, 0.5)
+    seen = worker.sample(policy, space["prompts"], space["sampling"], draw("fresh"))
+    torch.testing.assert_close(worker.logprobs(policy, seen), seen.behavior_logprobs, atol=1e-3, rtol=0)
+    worker.sync(later)
+    seen = worker.sample(later, space["prompts"], space["sampling"], draw("synced"))
+    logits = models.Decoder(later, space["prompts"]).logits()
+    nucleus = space["types"].Allowed.pack(space["samplers"].top_p(0.5)(logits, None)[1])
+    assert torch.equal(seen.allowed.bits[:, 0], nucleus)
+    torch.testing.assert_close(worker.logprobs(later, seen), seen.behavior_logprobs, atol=1e-3, rtol=0)
+
+
 # what students get ---------------------------------------------------------------------------------------------------
 
 RELEASE = pytest.mark.xdist_group("course_release")
@@ -128,7 +146,7 @@ def released(tmp_path_factory):
 
 
 @RELEASE
-def test_students_get_six_notebooks_and_a_page(released):
+def test_students_get_seven_notebooks_and_a_page(released):
     with zipfile.ZipFile(released / f"{release.NAME}.zip") as archive:
         assert archive.namelist() == [f"{release.NAME}/{name}" for name in release.FILES]
         for name in release.FILES:

@@ -42,9 +42,11 @@ def test_alt_text_is_in_svg_and_json(tmp_path):
 
 def test_a_compact_svg_keeps_places_and_looks():
     path = '<path d="M 1.23456 2\nL 3.5 -4.5678" style="fill: red" transform="scale(0.015625)"/>'
-    svg = f'<svg><defs><style type="text/css">*{{a: b}}</style></defs>\n  {path * 3}</svg>'
+    mark = '<path id="m" d="M 0.12345 1"/>\n<use xlink:href="#m" x="7.86" y="9.99"/>'
+    svg = f'<svg><defs><style type="text/css">*{{a: b}}</style></defs>\n  {path * 3}{mark}</svg>'
     small = parts.compact(svg)
-    assert small.count('d="M 1.23 2\nL 3.5 -4.56" class="s0" transform="scale(0.015625)"') == 3
+    assert small.count('d="M 1.2 2\nL 3.5 -4.5" class="s0" transform="scale(0.015625)"') == 3
+    assert '<path id="m" d="M 0.12 1"/>' in small and 'x="7.8" y="9.9"' in small  # a mark is small: to a hundredth
     assert ".s0{fill: red}*{a: b}" in small and parts.compact(small) == small
 
 

@@ -75,6 +75,7 @@ def value(text: str) -> float:
 PAIRED = [  # profile, condition, condition, metric, whether in yardsticks: shown on a page, and in no table as it is
     ("mini", "ppo_kl_0", "ppo_kl_default", "judge", False),
     ("mini", "nlpo_kl_0", "nlpo_kl_default", "judge", False),
+    ("imdb", "nlpo_kl_0", "nlpo_kl_default", "judge", False),
     ("full", "dropout_independent_020", "ppo_kl_default", "score", True),
 ]
 
@@ -140,8 +141,8 @@ def test_every_block_of_python_is_one_that_a_test_runs():
 
 
 def test_the_settings_that_bring_your_own_are_settings():
-    ((page, code),) = blocks("yaml")
-    Bring(**yaml.safe_load(code)["bring"])
+    brought = [found["bring"] for _, code in blocks("yaml") if "bring" in (found := yaml.safe_load(code))]
+    assert brought and all(Bring(**settings) for settings in brought)
 
 
 def test_every_command_of_a_page_is_there():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from tests.test_grue_runs import made_up
 from tests.test_style import ROOT
-from workbook.grue import baselines, board, contrasts, pictures, report, submitted, tasks
+from workbook.grue import baselines, board, contrasts, gather, pictures, report, submitted, tasks
 from workbook.grue import settings as grue
 from workbook.grue.board import JUDGE, REWARD, BoardError
 from workbook.grue.evaluate import said
@@ -153,8 +154,10 @@ def test_another_human_is_scored_against_the_others_references():
     examples, answers = baselines.again(made_up(), SHOWN)
     assert [(e.id, e.references) for e in examples] == [("r1", ("it saw ben .",))] and answers == ["ben saw it ."]
     assert baselines.again(made_up(), SHOWN[1:]) == ([], [])
-    examples, answers = baselines.again(made_up(another=lambda e: f"{e.source} walked ."), SHOWN[1:])
-    assert examples == SHOWN[1:] and answers == ["anna walked ."]
+    writes = made_up(another=lambda e: f"{e.source} walked .")
+    assert baselines.again(writes, SHOWN[1:]) == ([], [])  # real rows: our second writer knows our world alone
+    generated = [dataclasses.replace(e, meta={**e.meta, "facts": {}}) for e in SHOWN[1:]]
+    assert baselines.again(writes, generated) == (generated, ["anna walked ."])
 
 
 def test_answers_are_paid_scored_and_judged_whoever_wrote_them():
@@ -235,7 +238,7 @@ def test_what_the_paper_printed_stands_in_our_table_only_where_all_is_the_same(t
     page, _ = written(two_tasks(), tmp_path / "ours")
     assert page.count("### Printed by the paper") == 3 and "printed: " not in page
     task = tasks.task("daily_dialog")
-    theirs = {"data": task.hub, "checkpoint": "gpt2", "decoding": said(task.decode), "split": "test"}
+    theirs = {"data": task.hub, "checkpoint": "openai-community/gpt2", "decoding": said(task.decode), "split": "test"}
     rows = [row | (theirs if row["task"] == task.name and row.get("kind") != "trivial" else {}) for row in two_tasks()]
     page, _ = written(rows, tmp_path / "theirs")
     assert page.count("### Printed by the paper") == 2  # those of the other task
@@ -252,7 +255,7 @@ def test_what_the_paper_printed_stands_in_our_table_only_where_all_is_the_same(t
 def test_rows_that_nobody_judged_have_no_judge_and_no_picture_of_one(tmp_path):
     rows = [{k: v for k, v in row.items() if not k.startswith("judge/")} for row in two_tasks()]
     page, files = written(rows, tmp_path / "out")
-    assert not {"ranks.svg", "hacking.svg"} & {*files} and "On the judge: no task." in page
+    assert not {"ranks.svg", "hacking.svg"} & {*files} and "On the judge" not in page
 
 
 def test_samples_have_the_last_words_of_a_prompt_and_no_reference(tmp_path):
@@ -363,7 +366,7 @@ def test_the_report_is_made_of_the_tables_of_every_task_and_arm_and_of_submitted
     none = {"seeds": [0], "control_tasks": [], "reward_tasks": [], "rows": few}
     ours = grue.Grue.model_validate({**full.model_dump(), **one, **none})
     with pytest.raises(BoardError, match="zero_shot: no per_seed.csv; run this task and arm first"):
-        report.gathered(ours, tmp_path / "runs", tmp_path / "submitted")
+        gather.all_seeds(ours, tmp_path / "runs", tmp_path / "submitted")
     row = {
         "task": "common_gen",
         "condition": "zero_shot",
@@ -400,5 +403,5 @@ def test_a_rank_on_the_reward_stands_beside_the_one_on_the_judge(tmp_path):
     lines = [line for line in page.splitlines() if line.startswith(("| PPO | 1.0", "| supervised | 2.0"))]
     assert lines == [
         "| PPO | 1.000 [1.000, 1.000] | 2.000 [2.000, 2.000] | +1.00 [+1.00, +1.00] |",
-        "| supervised | 2.000 [2.000, 2.000] | 1.000 [1.000, 1.000] | -1.00 [-1.00, -1.00] |",
+        "| supervised | 2.000 [2.000, 2.000] | 1.000 [1.000, 1.000] | −1.00 [−1.00, −1.00] |",
     ]

@@ -141,6 +141,7 @@ def test_no_task_is_named_outside_its_file():
 REAL = {  # task -> rows of train, validation, test in the mirror, and examples of test
     "cnn_dailymail": ((992, 200, 200), 200),
     "common_gen": ((19999, 1997, 1998), 489),
+    "imdb": ((25000, 50000, 23000), 23000),  # validation: the unlabelled ones
     "daily_dialog": ((7098, 993, 483), 1530),
     "iwslt2017": ((5475, 879, 1978), 1978),
     "multi30k": ((20000, 1014, 2000), 2000),

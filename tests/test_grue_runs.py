@@ -30,6 +30,7 @@ from workbook.grue.run import Bench, Read, collect, inputs, part
 from workbook.grue.scoring import families, ready
 from workbook.grue.world import raw as world
 from workbook.runs import algorithms
+from workbook.scores.family import ScoreError
 from workbook.store import states
 from workbook.store.fingerprint import digest
 from workbook.store.tables import read_table
@@ -48,7 +49,7 @@ def read(given):
         who, what = row["who"], row["what"]
         answers = (f"{who} saw the {what} .", f"the {what} saw {who} .")[: 1 + row["at"] % 2]
         body = f"{who} {what}"
-        made.append(Example(f"row-{row['at']}", "tell: ", body, ".", answers, body, {"who": row["who"]}))
+        made.append(Example(f"row-{row['at']}", "tell: ", body, ".", answers, body, {"who": row["who"], "facts": {}}))
     return made
 
 
@@ -411,8 +412,27 @@ def test_every_tasks_scores_and_judge_read_its_references_as_answers(name):
         [list(e.references) for e in test],
         [{**e.meta, "source": e.source} for e in test],
     )
+    if name == "imdb":  # no reference is read: see the next test
+        return
     assert np.mean([float(v) for v in paid]) > 0.8 > np.mean([float(v) for v in worse])
     assert np.mean(task.judge(said, test)["judge"]) > 0.99
+
+
+def test_a_continuation_that_praises_is_paid_more_and_judged_better_than_one_that_does_not():
+    task = tasks.task("imdb")
+    shown, test = (run.drawn(task, 0, part, n) for part, n in (("train", 600), ("test", 120)))
+    found, given = ready(task, task.reward, shown), [e.prompt for e in test]
+    said, none = [e.references[0] for e in test], [{}] * len(test)
+    paid = [float(v) for v in found.reward(given, said, [[]] * len(test), none)[0]]
+    judged, labels = task.judge(said, test), [e.meta["label"] for e in test]
+    right = np.mean([(value > 0.5) == label for value, label in zip(paid, labels)])
+    assert right > 0.7 and 40 < sum(labels) < 80
+    for values in (paid, judged["judge"]):
+        good, bad = ([v for v, label in zip(values, labels) if label == which] for which in (1, 0))
+        assert np.mean(good) - np.mean(bad) > 0.2
+    assert min(judged["grammar"]) == 1.0 and max(task.judge(["the the the ."] * 2, test[:2])["judge"]) < 0.6
+    with pytest.raises(ScoreError, match="sentiment: expected training reviews of both labels"):
+        ready(task, task.reward, [e for e in shown if e.meta["label"]])
 
 
 def test_how_it_was_decoded_is_said_in_one_line():
@@ -476,7 +496,7 @@ def test_lengths_hold_every_generated_prompt_and_reference(name):
     from workbook.grue.words import words
 
     ours, task = grue.load(PARAMS), tasks.task(name)
-    tokenizer = (causal_tokenizer if task.causal else t5_tokenizer)(words())
+    tokenizer = (causal_tokenizer if task.causal else t5_tokenizer)(words(ours.tasks))
     for which in run.PARTS:
         shown = run.drawn(task, 3, which, 150)
         prompts = run.encode(shown, tokenizer, ours.prompt_tokens(task))
@@ -498,6 +518,8 @@ BAD = [
     ("overrides: {}", "an entry for each task .* none for made_up"),
     ("control_tasks: [made_pu]", "names in tasks; found made_pu"),
     ("overrides: {made_up: {reponse_tokens: 3}}", "reponse_tokens: unknown name; did you mean 'response_tokens'"),
+    ("overrides: {made_up: {decode: {beam: 2}}}", "made_up.decode: unknown name; did you mean 'beams'"),
+    ("overrides: {made_up: {supervised: {epoch: 2}}}", "epoch"),
     ("threads: many", "threads: expected a whole number, found 'many'"),
 ]
 
@@ -544,7 +566,8 @@ def test_the_pipeline_names_only_what_there_is():
     assert all(any(text.startswith(word) for text in begins) for word in (world.TRANSLATE, world.SUMMARIZE))
     assert {*values["overrides"]} == {*values["tasks"]} <= {*tasks.names()}
     rule = [line for line in (ROOT / "Makefile").read_text().splitlines() if "grue_pipeline" in line]
-    assert rule == ["\t@exec .venv/bin/python -m workbook.stages.grue_pipeline --jobs $(JOBS) --tied"]
+    pipeline = ".venv/bin/python -m workbook.stages.grue_pipeline --profile $(PROFILE) --jobs $(JOBS) --tied"
+    assert rule == [f"\t@exec {pipeline}"]
 
 
 def test_the_code_of_every_task_is_known_by_its_content(tmp_path, monkeypatch):

@@ -28,7 +28,7 @@ from workbook.scores.family import ScoreError
 from workbook.scores.tokens import sentences
 
 HERE = sorted(set(front.known()) - {"meteor"})  # that one needs data: test_meteor_matches_synonyms...
-NO_BEST_ANSWER = {"consistency", "conditional_entropy"}  # of a random classifier; of a set of texts
+NO_BEST_ANSWER = {"consistency", "sentiment", "conditional_entropy"}  # of made-up classifiers; of a set of texts
 GUIDE = "It is a guide to action which ensures that the military always obeys the commands of the party"
 GUIDES = {
     "It is a guide to action that ensures that the military will forever heed Party commands": 0.6944,
@@ -47,6 +47,7 @@ def settings(tmp_path_factory):
         "bertscore": {"model": scored.save_bert(folder / "bert"), "language": "en"},
         "consistency": {"model": nli},
         "intent": {"classify": scored.by_length},
+        "sentiment": {"positive": scored.of_dogs},
     }
 
 

@@ -7,7 +7,8 @@ trap  what the original does                                    here
 3     two truncations; the question is cut away                 test_trap_3 in test_grue_encoding.py
 4     hidden references are scored against a placeholder        test_trap_4
 5     one target of many                                        test_trap_5
-6     imdb_seq2seq: train and validation overlap                reviews are another task; test_trap_6: a part is a split
+6     imdb_seq2seq: train and validation overlap                test_trap_6: a part is a split; so of real rows in
+                                                                test_grue_real.py
 8     the act's classifier lacks the separator; the act is not  test_trap_8
       in the prompt; no constant answer is shown
 9     the copying penalty takes the prompt apart by its prefix  test_trap_9: concepts are in meta, whatever the prompt
@@ -86,10 +87,15 @@ def concepts(number: int = 3, target: str = "An owl sits in a tree.", words=("ow
     return {"concept_set_idx": number, "concepts": list(words), "target": target}
 
 
+def review(text: str = "Ada Quill was an owl<br /><br />in a tree.", label: int = 1) -> dict:
+    return {"text": text, "label": label}
+
+
 MADE = {
     "cnn_dailymail": cnn,
     "common_gen": concepts,
     "daily_dialog": dialogue,
+    "imdb": review,
     "iwslt2017": pair,
     "multi30k": pair,
     "narrativeqa": narrative,
@@ -186,6 +192,15 @@ def test_narrativeqa():
     assert [trivial[name](first) for name in trivial] == ["the park", "the", "A Sailor looked for a"]
 
 
+def test_imdb():
+    first, other = read("imdb", review(), review("An owl sleeps well , all day long .", 0))
+    assert first.prompt == "Ada Quill was an" and first.references == ("owl in a tree.",) and first.id == "review-0"
+    assert other.prompt == "An owl sleeps well" and other.meta == {"label": 0} and other.shorten == "left"
+    task = tasks.task("imdb")
+    assert task.trivial["the prompt again"](first) == "Ada Quill was an" and task.causal
+    assert task.splits["validation"] == "unsupervised"  # a split of its own, whose labels nobody needs
+
+
 def test_daily_dialog():
     first, second = read("daily_dialog", dialogue())
     assert first.prompt == "turn 0 . <EOU> turn 1 . <EOU> turn 2 . <EOU> turn 3 . <EOU> turn 4 . <EOU>"
@@ -211,7 +226,8 @@ def test_no_reference_is_kept_and_hidden():
     for name, row in hidden.items():
         (example,) = read(name, row)
         assert example.references == () and example.body, name
-    assert set(hidden) == set(ALL) - {"daily_dialog"}  # there a turn without words is refused
+    # a turn without words is refused, and half a review has words
+    assert set(hidden) == set(ALL) - {"daily_dialog", "imdb"}
 
 
 REFUSED = [
@@ -226,6 +242,9 @@ REFUSED = [
     ("daily_dialog", dialogue(act=[1, 2]), "act: expected 7, one a turn, found 2"),
     ("daily_dialog", dialogue(dialog=["a", "", "b", "c", "d", "e", "f"]), "found turn 1 empty"),
     ("daily_dialog", {"dialog": [], "act": [], "emotion": []}, "found none"),
+    ("imdb", review(" "), "text: expected a text, found an empty one"),
+    ("imdb", review("An owl sleeps"), "text: expected 4 words or more, found 3"),
+    ("imdb", review(label=2), "label: expected 0 .negative., 1 .positive. or -1 .not said., found 2"),
     ("multi30k", pair(en=" "), "en: expected a text"),
     ("narrativeqa", narrative(question={"text": ""}), "question.text: expected a text"),
     ("narrativeqa", narrative(document=None), "document.id: expected str, found NoneType"),
@@ -284,8 +303,9 @@ def test_generated_and_real_rows_are_read_by_the_same_code(name):
     made = task.rows(0, "test", 12)
     found = examples(task, made)
     assert all("facts" in example.meta and example.references for example in found)
-    judged = task.judge([example.references[0] for example in found], found)["judge"]
-    assert min(judged) == 1.0
+    judged = task.judge([example.references[0] for example in found], found)
+    assert min(judged["grammar"]) == 1.0
+    assert name == "imdb" or min(judged["judge"]) == 1.0  # the reference of a negative review is no good answer
     (real, *_) = read(name, MADE[name]())
     assert "facts" not in real.meta
     assert {*real.meta} == {*found[0].meta} - {"facts"}
@@ -313,6 +333,7 @@ def test_published_spot_checks():
     assert said["cnn_dailymail"]["sup_nlpo"]["meteor"] == 0.319 and said["wmt16"]["sup_nlpo"]["ter"] == 0.533
     assert said["iwslt2017"]["ppo"]["unique1"] == 8285 and said["daily_dialog"]["nlpo"]["intent"] == 0.490
     assert said["narrativeqa"]["supervised"]["rouge_l_max_published"] == 0.581
+    assert said["imdb"]["sup_nlpo"]["sentiment"] == 0.645
     with pytest.raises(ValueError, match="expected one of .* and 2 cells, got 1"):
         table("a b", {"ppo": "0.1"})
     assert table("a b", {"ppo": "0.1 -"}) == {"ppo": {"a": 0.1}}

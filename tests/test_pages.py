@@ -64,7 +64,7 @@ def test_a_new_ablation_is_a_new_file_and_nothing_else(planted, tmp_path, monkey
     shown = planted.model_copy(update={"reports": {"brand_new": planted.reports["family"]}})
     shown._path = planted.path
     text = pages.opening(pages.load(shown, "brand_new"))
-    assert text.startswith("# Is it new?") and "**Answer.** NLPO − PPO" in text
+    assert text.startswith("# Is it new?") and "**Answer.** NLPO minus PPO: the score" in text
 
 
 @pytest.mark.parametrize("name", second_results.NAMES)
@@ -91,7 +91,7 @@ def test_missing_runs_are_named_first(planted):
     text = pages.opening(pages.load(planted, "samplers"))
     assert "**MISSING RUNS: `mask_eta`.**" in text.split("**Answer.**")[0]
     table = dict(pages.every_condition(pages.load(planted, "samplers")))["decoded plain"]
-    assert set(table.loc["mask_eta"]) == {"MISSING"}
+    assert set(table.loc["PPO, eta mask 0.0003"]) == {"MISSING"}
 
 
 def test_a_table_that_is_not_there_is_said(planted, tmp_path):
@@ -100,7 +100,7 @@ def test_a_table_that_is_not_there_is_said(planted, tmp_path):
     shutil.move(out / "curves.csv", kept)
     try:
         page = pages.load(planted, "family")
-        assert "`curves.csv` (curves of training)" in pages.opening(page)
+        assert "`curves.csv` (curves of training)" in pages.notes(page)
         labels = {s.name: s.figure.get_label() for s in page.figures}
         assert labels["numbers"].startswith("No picture: No curves of")
     finally:
@@ -127,7 +127,15 @@ def test_committed_tables_make_every_page_of_mini(mini, capsys):
     few._path = mini.path
     made = reports.make(few)
     assert [p.parent.name for p in made] == ["kl", "gamma"] and all(p.is_file() for p in made)
-    for name in ("mini/claims/claims.json", "mini/claims/forest.svg", "claims.md", "forest.svg"):
+    for name in (
+        "mini/claims/claims.json",
+        "mini/claims/forest.svg",
+        "mini/claims/forest_rest.svg",
+        "mini/careful/verdict.md",
+        "claims.md",
+        "forest.svg",
+        "rule.md",
+    ):
         assert (mini.reports_folder.parent / name).is_file(), name
 
 
@@ -151,7 +159,7 @@ def test_a_collapsed_run_is_ringed_and_named(mini):
     assert design.collapsed(results, "ppo_target_low") and not design.collapsed(results, "ppo_kl_default")
     series = [design.Series("PPO", ("ppo_target_low", "ppo_kl_default"), (0.5, 0.05))]
     figure = frontier.frontier(results, {"": series}, [("kl_deployed", "score")])
-    assert "Collapsed: ppo_target_low." in figure.get_label() and "collapsed" in figure.get_supxlabel()
+    assert "Collapsed: PPO, KL target 0.1." in figure.get_label() and "collapsed" in figure.get_supxlabel()
 
 
 def test_a_figure_draws_the_means_and_their_intervals(mini):

@@ -18,7 +18,7 @@ from workbook.draws import base, training, variants
 from workbook.draws.tokenizer import train_tokenizer
 from workbook.runs import checks, conditions, experiment, tune
 from workbook.runs.params import Params
-from workbook.stages import costs, outside, plan, plan_text, shapes
+from workbook.stages import costs, outside, plan, plan_text, reach, roofline, shapes
 from workbook.stages.costs import Cost
 from workbook.stages.shapes import Shape
 from workbook.store import files, tables
@@ -28,6 +28,7 @@ from workbook.texts.hub import DataError
 ROOT = Path(__file__).resolve().parents[1]
 FIXTURE = ROOT / "tests" / "fixtures" / "params.yaml"
 POLICY, REWARD = Shape(1000, 2, 8, 100, 64, 16, ""), Shape(10, 1, 4, 50, None, 16, "")
+COMPUTED = roofline.rates(Path("no such file"))
 IDS = {"models": ("lvwerra/gpt2-imdb", "lvwerra/distilbert-imdb"), "datasets": ("imdb",)}
 
 
@@ -264,6 +265,61 @@ def test_memory_by_hand():
     assert costs.memory(p, p.learner_config("supervised"), POLICY, None, 0) == 4 * (3000 + cache)
 
 
+BODY = roofline.Shape(2, 8, 100, 64)  # POLICY as the GPU's limits see it
+STEP = 2 * (2 * (12 * 64 + 13 * 8) + 2 * 8 + 100 * 8)  # bytes of its weights that a decode step reads, in bf16
+
+
+def test_what_fixed_shapes_move_by_hand():
+    ppo, nlpo, best = trained("ppo_kl_0"), trained("nlpo_kl_0"), trained("supervised")
+    step = STEP + 8 * (10 + 6 / 2) * 2 * 2 * 8 * 2 + 3 * 4 * 8 * 100  # 8 episodes: keys and values, logits
+    assert ppo.decoded == 5 * 6 * step and nlpo.decoded == 2 * ppo.decoded and best.decoded == 0
+    assert ppo.stepped == 5 * 3 * 2 * 52 * 2 * BODY.total and best.stepped == 4 * 52 * BODY.total
+    step = STEP + 512 * (10 + 6 / 2) * 2 * 2 * 8 * 2 + 3 * 4 * 512 * 100
+    assert evaluated("ppo_kl_0").decoded == pytest.approx(250 * 6 * step / 512)
+    seconds = COMPUTED.seconds(1e15, 1e12, 1e12)
+    assert seconds == pytest.approx(1e15 / (0.4 * 790e12) + 1e12 / (0.35 * 4.3e12) + 1e12 / 4.3e12)
+
+
+def test_what_stays_on_the_disk_by_hand():
+    def left(condition: str, **more) -> tuple[float, float]:
+        p = params(**{**MORE, **more})
+        found = costs.on_disk(p.learner_config(condition), POLICY)
+        return found.left, found.written
+
+    final = 3 * 4 * 1000  # the policy in scratch, outputs and cache
+    assert left("ppo_kl_0", **{"learner.updates": 0}) == (final, 0)
+    assert left("ppo_kl_0") == (final + 4 * 6000, 4 * 6000)  # five updates: one state of two networks, two moments
+    assert left("ppo_kl_0", **{"learner.updates": 16}) == (final + 2 * 4 * 6000, 4 * 4 * 6000)  # two of the four stay
+    assert left("nlpo_kl_0") == (final + 4 * 7000, 4 * 7000)  # and the mask model
+    assert left("values") == (final + 4 * 4000, 4 * 4000)  # one network, its moments, the target
+    assert costs.of_run(params(), "ppo_kl_0", POLICY, REWARD).left == final + 4 * 6000
+
+
+def test_the_largest_units_go_first_and_phases_wait_for_each_other():
+    assert reach.spread([1, 1, 1, 3], 2) == 3 and reach.spread([2, 1], 8) == 2 and reach.spread([], 3) == 0
+    p = params()
+    one = {name: Cost(flops=1) for name in p.all_runs}
+    found = reach.phases(p, Cost(flops=7), [Cost(flops=2)], one)
+    assert [len(part) for part in found] == [len(p.draws), 1, len(p.runs) * len(p.seeds), len(p.seeds)]
+    assert reach.phases(p, Cost(flops=7), [], one)[1] == found[2]
+    hours = reach.hours(found, lambda cost: cost.flops)
+    assert hours["1"] == 7 * len(p.draws) + 2 + len(p.all_runs) * len(p.seeds)
+    draws, runs = -(-len(p.draws) // 8), -(-len(p.runs) * len(p.seeds) // 8)
+    assert hours["8"] == 7 * draws + 2 + runs + 1
+
+
+def test_rates_are_those_of_the_bench_where_it_measured_and_say_what_is_computed(tmp_path):
+    assert COMPUTED.why == "computed: copy_tb_s 4.3, bf16 790, decode_share 0.35, update_share 0.4"
+    assert (COMPUTED.sustained, COMPUTED.step_s) == (None, None)
+    path = tmp_path / "gpu.json"
+    known = {"device": "X100", "copy_tb_s": 2.0, "bf16": 500.0, "decode_share": 0.5, "update_share": None}
+    path.write_text(json.dumps({**known, "fp32": 50.0, "update_fp32_share": 0.5, "readable_ms": 7.0}))
+    found = roofline.rates(path)
+    assert (found.copy, found.product, found.decode, found.update) == (2e12, 500e12, 0.5, 0.4)
+    assert (found.sustained, found.step_s) == (25e12, 0.007)
+    assert found.why == "measured on X100 (gpu.json); computed: update_share 0.4"
+
+
 def test_costs_add_up():
     total = Cost(1, 2, 3, 4, 5, 6, 7) + Cost(1, 1, 1, 1, 1, 1, 1)
     assert total == Cost(2, 3, 4, 5, 6, 7, 7)
@@ -285,7 +341,7 @@ def test_what_is_made_before_the_runs():
 
 def test_what_no_profile_searches_costs_nothing():
     assert plan.searched(params(**{"tune.own": {}})) == []
-    assert plan.plan(params(**{"tune.own": {}}), 1e12, 0.0)["before"][1]["hours"] == 0
+    assert plan.plan(params(**{"tune.own": {}}), 1e12, 0.0, COMPUTED)["before"][1]["hours"] == 0
 
 
 def test_worlds_are_searched_by_nobody():
@@ -300,13 +356,13 @@ def test_worlds_are_searched_by_nobody():
     assert plan.searched(p) == ["ppo"]
     world = shapes.world_shapes(p)["numbers"]
     assert world.vocabulary == 103 and world.positions == 32  # 0 to 99, end, padding, unknown
-    assert plan.plan(p, 1e12, 0.0)["conditions"] == 2
+    assert plan.plan(p, 1e12, 0.0, COMPUTED)["conditions"] == 2
 
 
 # the plan ------------------------------------------------------------------------------------------------------------
 def test_a_shared_run_is_counted_once():
     p = checks.load(FIXTURE, **{"reports.warm_start.conditions": ["ppo_kl_0", "supervised", "sup_ppo"]})
-    found = plan.plan(p, 1e12, 0.0)
+    found = plan.plan(p, 1e12, 0.0, COMPUTED)
     kl, warm, rest = found["reports"]
     assert (kl["name"], warm["name"], rest["name"]) == ("kl", "warm_start", "(no report)")
     assert [row["counted_in"] for row in warm["conditions"]] == ["kl", "warm_start", "warm_start"]
@@ -346,17 +402,34 @@ def test_missing_ids_are_named_with_the_places_looked_in(tmp_path, monkeypatch, 
             assert str(tmp_path / "mirror" / kind / name) in said
     assert "an empty folder" in said and "HF_HUB_OFFLINE is set" in said
     assert "124,439,808 parameters" in said and "66,955,010 parameters" in said and "shape assumed" in said
+    line = 'hf download lvwerra/distilbert-imdb --local-dir "$RLNLP_MIRROR/models/lvwerra/distilbert-imdb"'
+    assert f"{line}  # 0.27 GB of weights" in said
+    assert 'hf download imdb --repo-type dataset --local-dir "$RLNLP_MIRROR/datasets/imdb"\n' in said
 
 
 def test_json_says_the_same(tmp_path, capsys):
     profile_copy(tmp_path)
     assert plan.main(["paper", "--root", str(tmp_path), "--json", "--tflops", "1", "--pass-ms", "0"]) == 3
     found = json.loads(capsys.readouterr().out)
+    assert [way["name"][:5] for way in found["ways"]] == ["as ru", "fixed"] and found["rates"] == COMPUTED.why
+    today, fixed = (way["hours"] for way in found["ways"])
+    assert today["1"] == pytest.approx(found["total"]["hours"]) and today["1"] / 8 <= today["8"] < today["1"] / 7
+    assert fixed["1"] == pytest.approx(found["total"]["fixed_hours"])
     assert found["missing"] == 3 and found["total"]["hours"] == pytest.approx(found["total"]["flops"] / 1e12 / 3600)
     ppo = next(row for report in found["reports"] for row in report["conditions"] if row["name"] == "ppo_kl_default")
     assert (
         ppo["episodes"] == 5 * 50 * 27 and ppo["sampled"] == 5 * 50 * 27 * 48 and ppo["trained"] == 5 * ppo["sampled"]
     )
+
+
+def test_the_rates_of_the_bench_replace_the_guesses(tmp_path, capsys):
+    profile_copy(tmp_path)
+    (tmp_path / plan.RATES).parent.mkdir(parents=True)
+    known = {"device": "X100", "fp32": 50.0, "update_fp32_share": 0.5, "readable_ms": 7.0}
+    (tmp_path / plan.RATES).write_text(json.dumps(known))
+    assert plan.main(["paper", "--root", str(tmp_path)]) == 3
+    said = capsys.readouterr().out
+    assert "FLOPs at 25 TFLOP/s" in said and "7 ms a forward pass" in said and "measured on X100" in said
 
 
 def test_wrong_settings(tmp_path, capsys):

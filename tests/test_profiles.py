@@ -25,13 +25,14 @@ def test_what_is_made_is_current_and_nothing_else_is_there(path):
     assert set(tracked.split()) - made <= {"overlay.yaml", "params.yaml", "dvc.yaml", "dvc.lock"}
 
 
-MADE = ("base_model.yaml", "base", "finished")  # of `reviews`; of a profile under way: stages/carry.py
+MADE = ("base_model.yaml", "base", "finished")  # of `reviews`, `gpu`; of a profile under way: stages/carry.py
 
 
 def test_every_profile_is_an_overlay():
     assert [p.parent.name for p in OVERLAYS] == [
         "follow_up",
         "full",
+        "gpu",
         "imdb",
         "paper",
         "pilot",

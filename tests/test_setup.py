@@ -139,7 +139,7 @@ def test_every_locked_package_takes_any_python_3_11():
         ("rlnlp", (), {"safetensors"}),  # of transformers
         (
             "workbook",
-            ("workbook", "slurm"),
+            ("workbook", "slurm", "site"),
             {"traitlets", "ipython", "packaging", "jupyter-client"},
         ),  # of ipykernel, nbconvert
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
+import shutil
 from collections import Counter
 from functools import cache
 from html.parser import HTMLParser
@@ -12,11 +13,12 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
-from workbook.site import build, claim_page, committed, effects, front, lessons, reference
+from workbook.site import build, charts, claim_page, committed, effects, forest, front, lessons, reference
 from workbook.site.links import LinkError, Links
 
-from .lab import MARKS, SHOTS, browser_page
+from .lab import MARKS, SHOTS, SLOWER, browser_page, serve
 
 pytestmark = pytest.mark.xdist_group("site")  # built once, not once a worker
 
@@ -31,12 +33,15 @@ class Page(HTMLParser):
     def __init__(self, text: str) -> None:
         super().__init__()
         self.links, self.loads, self.anchors, self.tags, self.mute = [], [], set(), Counter(), []
+        self.charts: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
         found = dict(attrs)
         self.tags[tag] += 1
         self.anchors |= {found[name] for name in ("id", "name") if found.get(name)}
+        if "data-chart" in found:
+            self.charts.append(found["data-chart"])
         if tag == "a" and found.get("href"):
             self.links.append(found["href"])
         if tag in LOADS and found.get(LOADS[tag]) and found.get("rel") not in ("canonical", "next", "prev"):
@@ -125,10 +130,11 @@ def test_a_claims_page_shows_each_profiles_numbers_in_their_unit_first(site):
 def test_a_claims_page_has_five_texts_of_every_seed_and_run_shown():
     rows = found().rows("P01")
     text = claim_page.texts(found(), rows)
-    assert set(re.findall(r'\?\?\? note "`(\w+)`, (\w+), seed (\d+)"', text)) >= {
-        ("ppo_kl_0", "imdb", "1"),
-        ("ppo_kl_0", "mini", "101"),
+    assert set(re.findall(r'\?\?\? note "(.+); (\w+), seed (\d+)"', text)) >= {
+        ("PPO, no penalty", "imdb", "1"),
+        ("PPO, no penalty", "mini", "101"),
     }
+    assert "Of seeds 2, 3, 4 and 5 no text is committed" in text  # of imdb
     blocks = text.split("???")[1:]
     assert blocks and all(len(re.findall(r"^    \d\. ", block, re.MULTILINE)) == 5 for block in blocks)
     first = json.loads((ROOT / "reports/mini/samples.jsonl").read_text(encoding="utf-8").splitlines()[0])
@@ -243,22 +249,149 @@ def test_home_shows_what_readme_shows(site):
     assert all(f'href="claims/{claim}/index.html"' in text for claim in front.FIVE)
 
 
+def test_findings_open_with_eight_rows_of_the_forest_and_fold_the_rest():
+    first, rest = forest.split(found())
+    assert len(first) == 8 and len(rest) > 20 and not [row for row in rest if row in first]
+    text = build.findings(found())
+    before, _, folded = text.partition("??? note")
+    assert before.count('class="forest-row"') == 8 and folded.count('class="forest-row"') == len(rest)
+    for claim, test in first:
+        assert f"| {effects.raw(test)} |" in before and found().claims[claim]["claim"].split()[0] in before
+
+
+def test_a_headline_without_a_published_effect_is_an_error_that_names_it(monkeypatch):
+    monkeypatch.setitem(forest.HEADLINES, "P41", "score")
+    with pytest.raises(ValueError, match="no published effect beside one of settle in P41"):
+        forest.split(found())
+
+
+def test_a_picture_is_followed_by_its_charts(tmp_path):
+    (tmp_path / "a.svg").write_text("<svg/>")
+    links = Links(tmp_path, tmp_path / "out", {}, set(), {"a.svg": '<div data-chart="a"></div>'})
+    text = links.move("![words](a.svg)\n\n[the same](a.svg)", "b.md", "b/index.md")
+    assert text.startswith("[![words](../files/a.svg)](../files/a.svg)\n\n<div") and text.count("<div") == 1
+
+
+def test_every_chart_of_a_page_is_there_and_the_library_once(site, pages):
+    drawn = {name: page.charts for name, page in pages.items() if page.charts}
+    assert len(drawn) > 40 and "claims/P04/index.html" in drawn and "findings/real_reviews/index.html" in drawn
+    for names in drawn.values():
+        assert all((site / "charts" / f"{name}.js").is_file() for name in names)
+    assert (site / "assets/vega.js").stat().st_size < 1.5e6
+    heaviest = max(sum((site / f"charts/{name}.js").stat().st_size for name in names) for names in drawn.values())
+    assert heaviest < 6e5, heaviest  # bytes that one page loads, when it is read to its end
+
+
+SEARCHES = {  # what a visitor wants to know: the links that lead there from home, and what stands there
+    "Does NLPO beat PPO?": (["The claim, tested"], "P04. NLPO scores higher than PPO"),
+    "The texts of seed 4 without the penalty on real reviews": (
+        ["Texts of real reviews without the penalty"],
+        "Of seeds 2, 3, 4 and 5 no text is committed",  # and how to write them
+    ),
+    "Train my own model with my own reward": (["Twelve lines of Python"], "reward"),
+    "Run one claim again": (["Choose it, its page has the command", "P20", "Run just this again"], "dvc repro runs@"),
+    "What to give students in week one": (["The course, week by week"], "ps1"),
+}
+KINDS = (  # a page of each kind
+    "index.html",
+    "findings/index.html",
+    "claims/P20/index.html",
+    "reports/mini/kl/index.html",
+    "learn/06_nlpo/index.html",
+    "teach/checklist/index.html",
+    "use/twelve_lines/index.html",
+    "reference/settings/index.html",
+    "reference/api/rlnlp.learners.ppo/index.html",
+    "differences/index.html",
+)
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
+
+
+def draw_all(page) -> int:
+    """Scroll every chart into view and wait until it is there; how many there are."""
+    places = page.locator("[data-chart]").all()
+    for place in places:
+        place.scroll_into_view_if_needed()
+    page.wait_for_function("[...document.querySelectorAll('[data-chart]')].every(place => place.dataset.drawn)")
+    return len(places)
+
+
 class TestInABrowser:
     pytestmark = MARKS
 
     @pytest.mark.parametrize("width", [390, 768, 1440])
     @pytest.mark.parametrize(("scheme", "look"), [("light", "default"), ("dark", "slate")])
-    def test_nothing_is_wider_than_the_window_but_tables(self, site, width, scheme, look):
+    def test_a_page_of_each_kind_fits_and_can_be_used_by_everyone(self, site, width, scheme, look):
         with browser_page() as page:
             page.emulate_media(color_scheme=scheme)  # before the first page, which remembers it
             page.set_viewport_size({"width": width, "height": 900})
-            for name in ("index.html", "claims/P20/index.html", "reports/mini/kl/index.html", "findings/index.html"):
+            wrong = {}
+            for name in KINDS:
                 page.goto((site / name).as_uri())
                 assert page.locator("body").get_attribute("data-md-color-scheme") == look
-                wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+                draw_all(page)
                 if SHOTS:
                     page.screenshot(path=f"{SHOTS}/{name.replace('/', '_')}_{width}_{scheme}.png", full_page=True)
-                assert wide <= 0, name
+                found = Axe().run(page, options={"runOnly": RULES}).response["violations"]
+                wrong |= {(name, each["id"]): [node["html"][:120] for node in each["nodes"][:2]] for each in found}
+                if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+                    wrong[name, "wider than the window"] = width
+            assert not wrong
+
+    def test_a_chart_shows_draw_value_setting_and_text_under_the_pointer(self, site):
+        asked = []
+        with browser_page() as page:
+            page.on("request", lambda request: asked.append(request.url))
+            page.goto((site / "claims/P04/index.html").as_uri())
+            assert draw_all(page) == 2
+            page.locator("[data-chart=P04-score] .mark-symbol path").first.hover(force=True)
+            page.wait_for_function("document.querySelector('#vg-tooltip-element')?.classList.contains('visible')")
+            said = page.locator("#vg-tooltip-element").inner_text()
+            rows = charts.of_claim(found(), "P04")["P04-score"]["datasets"]["draws"]
+            fields = ("run", "draw", "value", "setting", "text")
+            assert [row for row in rows if all(str(row[field]) in said for field in fields)], said
+            assert page.locator('[data-chart=P04-effects][aria-label*="published +0.032"]').count() == 1
+        assert not [url for url in asked if not url.startswith(("file:", "blob:", "data:", "about:"))]
+
+    def test_a_table_sorts_by_any_column_and_shows_the_rows_asked_for(self, site):
+        with browser_page() as page:
+            page.goto((site / "claims/P04/index.html").as_uri())
+            table = page.locator("table", has_text="perplexity").first
+            heading = table.locator("th", has_text="perplexity")
+            cells = "tbody td:nth-child(3)"
+            values = lambda: [float(cell.split()[0]) for cell in table.locator(cells).all_inner_texts()]
+            assert values() != sorted(values())
+            heading.locator("button").focus()
+            page.keyboard.press("Enter")
+            assert heading.get_attribute("aria-sort") == "ascending" and values() == sorted(values())
+            heading.locator("button").click()
+            assert heading.get_attribute("aria-sort") == "descending" and values() == sorted(values(), reverse=True)
+            page.goto((site / "findings/index.html").as_uri())
+            page.get_by_label("Show rows with").nth(1).fill("nlpo ppo")  # the first paper's; the forest is folded
+            shown = page.locator(".filter + *").nth(1).locator("tbody tr:visible").all_inner_texts()
+            assert 0 < len(shown) < 42 and all("nlpo" in row.lower() and "ppo" in row.lower() for row in shown)
+
+    @pytest.mark.parametrize("wanted", SEARCHES)
+    def test_a_visitor_finds_what_the_issue_asks_for_in_three_clicks(self, site, wanted):
+        clicks, said = SEARCHES[wanted]
+        assert len(clicks) <= 3
+        with browser_page() as page:
+            page.goto((site / "index.html").as_uri())
+            for click in clicks:
+                page.locator("main").get_by_role("link", name=click, exact=True).first.click()
+            print(f"{wanted}: {' > '.join(clicks)} > {page.url.removeprefix(site.as_uri())}")
+            assert said in page.locator("main").inner_text()
+
+    def test_in_a_jupyterlab_home_has_links_that_open_notebooks(self, site, tmp_path):
+        (tmp_path / "notebooks").mkdir()
+        shutil.copy(ROOT / "notebooks/quickstart.ipynb", tmp_path / "notebooks")
+        with browser_page() as page:
+            page.goto((site / "index.html").as_uri())
+            assert not page.locator(".launch").first.is_visible()  # from a disk there is nothing to launch
+        with serve(tmp_path, "", f"--ServerApp.extra_static_paths=['{site}']") as address, browser_page() as page:
+            page.goto(address.replace("/lab/tree/", "/static/index.html"))
+            page.locator(".launch a", has_text="quick start").click()
+            page.wait_for_selector(".jp-NotebookPanel .jp-Cell", timeout=180_000 * SLOWER)
 
     def test_search_works_from_a_disk(self, site):
         with browser_page() as page:

@@ -38,10 +38,10 @@ def test_the_lessons_and_their_questions_are_those_of_their_page():
     assert rows == ROW.findall((ROOT / "docs/learn/lessons.md").read_text(encoding="utf-8"))
 
 
-def test_make_lab_opens_the_start_page():
+def test_make_lab_opens_at_the_sites_home_and_makes_it_where_there_is_none():
     shown = subprocess.run(["make", "-n", "lab"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    (page,) = re.findall(r"default_url=/lab/tree/(\S+?)['\"]?(?:\s|$)", shown)
-    assert page == "notebooks/start.ipynb" and (ROOT / page).is_file()
+    assert "[ -f site/index.html ] || .venv/bin/python -m workbook.site\n" in shown
+    assert f"extra_static_paths=\"['{ROOT}/site']\" --LabApp.default_url=/static/index.html" in shown
 
 
 @pytest.mark.parametrize("profile", ["mini", "imdb"])

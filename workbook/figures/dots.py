@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from workbook.figures.names import names
 from workbook.figures.parts import (
     alt_text,
     caption,
@@ -37,6 +39,8 @@ from workbook.results.results import Results
 
 DECODED = {"plain": "decoded plainly", "own": "decoded as trained"}
 ONE = {"plain": ""}
+ONCE = (*OF_TRAINING, "human_log_perplexity")  # the same however a run is decoded
+WIDEST_NAME = 32  # letters of a row's name in a line
 WIDE = 10.0  # nats per token; where a run writes noise, the others would lie on one spot of a linear axis
 
 
@@ -59,26 +63,27 @@ def arms(
         {"row": c, "look": d, "metric": m, "value": float(v)}
         for m in metrics
         for c in conditions
-        for d in (decodings if m not in OF_TRAINING else ONE)
+        for d in (decodings if m not in ONCE else ONE)
         for v in _seeds(measure(results, c, m, d))
     )
     if not len(table):
         return nothing(results, title)
     zero, trapped = start_of(results, conditions), False
-    rows = [c for c in conditions if c in set(table.row)]
+    called = names(results)
+    rows = [called[c] for c in conditions if c in set(table.row)]
+    table["row"] = table.row.map(called)
     with styled():
         figure, axes, said = _rows(table, rows, list(decodings), title, 0.24 + 0.22 * len(decodings), decodings)
         for axis, metric in zip(axes, dict.fromkeys(table.metric)):
             start = measure(results, zero, metric) if zero else None
             if start is not None and has_seeds(metric):
                 mark(axis, start.mean(), "x")
-            fell = measure(results, zero, metric, trap) if zero and trap and metric not in OF_TRAINING else None
+            fell = measure(results, zero, metric, trap) if zero and trap and metric not in ONCE else None
             if fell is not None:
                 mark(axis, fell.mean(), "x", INK, ":")
-                said, trapped = [*said, told(f"{zero} by {trap} decoding", metric, fell.mean())], True
+                said, trapped = [*said, told(f"{called[zero]} by {trap} decoding", metric, fell.mean())], True
             axis.set_xlabel(label(metric, one_world(results, conditions)))
-            if "log_perplexity" in metric and table.value[table.metric == metric].max() > WIDE:
-                plain_log(axis)
+        _nats(axes, table)
         handles = [handle(i, name, joined=False) for i, name in enumerate(decodings.values()) if name]
         legend(figure, handles + [zero_handle()] * bool(zero), _counted(title, results))
         dotted = f" Dotted: the untrained model by {trap} decoding." if trapped else ""
@@ -188,10 +193,24 @@ def _rows(
             own, linestyle="none", markers=marks, markersize=6, dodge=apart, palette=palette, **bars, **shared
         )
         axis.set_ylabel("")
-        axis.xaxis.set_major_locator(MaxNLocator(5))
+        axis.xaxis.set_major_locator(MaxNLocator(4 if len(metrics) > 2 else 5))
         means = own.groupby(["row", "look"], sort=False).value.agg(middle(metric))
         said += [told(f"{row} {names.get(look, '')}".strip(), metric, v) for (row, look), v in means.items()]
+    axes[0].set_yticks(range(len(rows)), [textwrap.fill(row, WIDEST_NAME) for row in rows])
     return figure, list(axes), said
+
+
+def _nats(axes: Sequence[Axes], table: pd.DataFrame) -> None:
+    """Panels in nats per token get one scale and one span, so that they can be compared: logarithmic where a run
+    writes noise (`WIDE`)."""
+    found = [(axis, m) for axis, m in zip(axes, dict.fromkeys(table.metric)) if "log_perplexity" in m]
+    if not any(table.value[table.metric == m].max() > WIDE for _, m in found):
+        return
+    ends = [axis.get_xlim() for axis, _ in found]
+    least = float(table.value[table.metric.isin([m for _, m in found])].min())
+    for axis, _ in found:
+        axis.set_xlim(max(min(low for low, _ in ends), 0.8 * least), max(high for _, high in ends))
+        plain_log(axis)
 
 
 def _seeds(values: np.ndarray | None) -> np.ndarray:

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from workbook.figures.names import names
 from workbook.figures.parts import (
     alt_text,
     caption,
@@ -37,6 +38,8 @@ FALLEN = (
     "however far up and left it lies, it is one text over and over."
 )
 RING = {"marker": "o", "linestyle": "", "markersize": 12, "markerfacecolor": "none", "color": INK}
+SEED, MEAN = ({"marker": "o", "linestyle": "", "color": GREY, "markersize": size} for size in (3, 6.5))
+CORNERS = (((-5, 4), "right"), ((5, -10), "left"), ((5, 4), "left"), ((-5, -10), "right"))  # of numbers, by series
 KL, KEPT = "kl_deployed", "kept"
 FULL = 1e-4  # share cut away below which a mask counts as keeping everything
 
@@ -86,20 +89,19 @@ def frontier(
         joined = {s.label for g in groups.values() for s in g if s.joined and len(s.conditions) > 1}
         handles = [handle(i, text, joined=text in joined) for i, text in enumerate(labels)]
         marks = [zero_handle("X")] * bool(zero) + [Line2D([], [], label="collapsed", **RING)] * bool(ringed)
-        legend(figure, [*handles, *marks])
-        caption(figure, f"{_read(results, axes, named, bool(ringed))} {note}{lost_note(results)}")
+        marks = [Line2D([], [], label="one seed", **SEED), Line2D([], [], label="mean of seeds", **MEAN), *marks]
+        legend(figure, [*handles, *marks], f"beside a mean: {named}" if named and joined else "")
+        caption(figure, f"{_read(results, axes, bool(ringed))} {note}{lost_note(results)}")
     what = join([f"{short(up)} against {short(across)}" for across, up in axes])
-    fallen = f" Collapsed: {', '.join(ringed)}." if ringed else ""
+    fallen = f" Collapsed: {'; '.join(names(results)[c] for c in ringed)}." if ringed else ""
     return alt_text(figure, f"{what}, {counted(len(results.seeds))}. {'; '.join(said)}.{fallen}{lost_note(results)}")
 
 
-def _read(results: Results, axes: Sequence[tuple[str, str]], named: str, ringed: bool) -> str:
+def _read(results: Results, axes: Sequence[tuple[str, str]], ringed: bool) -> str:
     """How to read it."""
-    beside = f" Numbers beside points: {named}." if named else ""
     masks = any(across == KEPT for across, _ in axes)
     scale = "Axis logarithmic in what is cut." if masks else "KL axis linear to 0.1, then logarithmic."
-    points = f"Small points: {counted(len(results.seeds))}; large: their mean."
-    return f"{points}{beside}{f' {FALLEN}' if ringed else ''} {scale}"
+    return f"{counted(len(results.seeds)).capitalize()}.{f' {FALLEN}' if ringed else ''} {scale}"
 
 
 def _rings(axis: Axes, points: list) -> None:
@@ -142,7 +144,8 @@ def _path(axis: Axes, points: list, place: int, item: Series, numbered: bool) ->
     across, up, values = zip(*means)
     axis.plot(across, up, color=color, marker=marker, markersize=6.5, linestyle=style, linewidth=1.2, zorder=3)
     for x, y, value in zip(across, up, values) if numbered and item.joined else ():
-        axis.annotate(tick(value), (x, y), (5, 4), textcoords="offset points", fontsize=7.5, color=color)
+        away, side = CORNERS[place % 4]  # each series has its own, so that the numbers of neighbours lie apart
+        axis.annotate(tick(value), (x, y), away, textcoords="offset points", fontsize=8, color=color, ha=side)
 
 
 def _scale(axis: Axes, across: str, values: np.ndarray) -> None:

@@ -13,6 +13,7 @@ from matplotlib.patches import Rectangle
 from workbook.figures.parts import alt_text, caption, counted, lost_note, nothing, short, styled, told
 from workbook.figures.style import COLORS
 from workbook.results.results import Results
+from workbook.results.tables import minus
 from workbook.statistics import paired
 
 
@@ -34,8 +35,8 @@ def heat(results: Results, grids: Mapping[str, Mapping[tuple[str, str], np.ndarr
             found = {k: paired.mean_interval(v) for k, v in cells.items()}
             means, texts = (pd.DataFrame(index=rows, columns=columns, dtype=t) for t in (float, object))
             for (row, column), cell in found.items():
-                bars = f"\n[{cell.low:.3f}, {cell.high:.3f}]" if n >= 3 else ""
-                means.loc[row, column], texts.loc[row, column] = cell.estimate, f"{cell.estimate:.3f}{bars}"
+                bars = minus(f"\n[{cell.low:.3f}, {cell.high:.3f}]") if n >= 3 else ""
+                means.loc[row, column], texts.loc[row, column] = cell.estimate, minus(f"{cell.estimate:.3f}") + bars
                 said.append(told(f"{row} in training, {column} in use:", metric, cell.estimate))
             sns.heatmap(
                 means, annot=texts.fillna(""), fmt="", cmap="cividis", cbar=False, annot_kws={"fontsize": 9}, ax=axis

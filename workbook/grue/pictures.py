@@ -24,13 +24,16 @@ def label(name: str) -> str:
 
 
 def heat(found: Board) -> Figure:
-    """A panel of rewards, one of verdicts: tasks down, policies across, each cell its mean and interval."""
+    """A panel of rewards, one of verdicts where there are any: tasks down, policies across, each cell its mean and
+    interval."""
+    columns = [column for column in SAID if any(column in found.columns(task) for task in found.rows)]
     names = list(dict.fromkeys(name for task in found.rows for name in found.named(task, MODEL, SUBMITTED)))
     names = sorted(names, key=lambda name: [*ARMS].index(name) if name in ARMS else len(ARMS))
     said = []
     with styled(**{"axes.grid": False}):
-        figure = Figure(figsize=(1.9 + 1.15 * len(names), 2 * (1.5 + 0.55 * len(found.rows))), layout="constrained")
-        for axis, column in zip(figure.subplots(2, 1), SAID):
+        high = len(columns) * (1.5 + 0.55 * len(found.rows))
+        figure = Figure(figsize=(1.9 + 1.15 * len(names), high), layout="constrained")
+        for axis, column in zip(figure.subplots(len(columns), 1, squeeze=False)[:, 0], columns):
             means, texts = (pd.DataFrame(index=[*found.rows], columns=names, dtype=t) for t in (float, object))
             for task in found.rows:
                 for name in names:
@@ -48,7 +51,8 @@ def heat(found: Board) -> Figure:
             figure,
             f"Mean of {counted(len(found.seeds))} and its 95 % interval. Brighter: higher. Empty: not run there.",
         )
-    return alt_text(figure, f"Reward and judge of tasks by policies, {counted(len(found.seeds))}. {'; '.join(said)}.")
+    named = " and ".join(SAID[column] for column in columns).capitalize()
+    return alt_text(figure, f"{named} of tasks by policies, {counted(len(found.seeds))}. {'; '.join(said)}.")
 
 
 def rank_intervals(found: Board) -> Figure | None:
@@ -128,7 +132,7 @@ def hacking(found: Board) -> Figure | None:
 def shown(found: Board) -> list[Shown]:
     """The figures that can be made of these rows, each with how to read it."""
     made = [
-        ("heat", "Tasks x policies", heat(found), "Both numbers run from 0 to 1; a row is a task of its own scale."),
+        ("heat", "Tasks x policies", heat(found), "Numbers run from 0 to 1; a row is a task of its own scale."),
         (
             "ranks",
             "The same ranks as a picture",

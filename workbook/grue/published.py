@@ -48,4 +48,4 @@ def table(metrics: str, rows: Mapping[str, str]) -> dict[str, dict[str, float]]:
 
 def checkpoint(task: Any) -> str:
     """The model that the paper trained for a task, by its hub id; a supervised NarrativeQA is another, UnifiedQA."""
-    return "gpt2" if task.causal else "google-t5/t5-base"
+    return "openai-community/gpt2" if task.causal else "google-t5/t5-base"

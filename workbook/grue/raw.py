@@ -35,6 +35,7 @@ class Raw(Shape):
     steps: int = Field(ge=1, le=STEPS, description="optimiser steps")
     batch_size: int = Field(64, ge=1, le=MANY, description="rows per optimiser step")
     mixed: float = Field(0.5, ge=0, le=1, description="share of the rows that are of the mix, not denoised text")
+    vocabulary: int = Field(0, ge=0, le=MANY, description="tokens of a BPE of the texts; 0 = a token a word")
     texts: int = Field(4000, ge=1, le=MANY, description="texts of the draw to denoise")
     pairs: int = Field(4000, ge=1, le=MANY, description="prompts and answers of the mix")
     noise: float = Field(0.15, gt=0, lt=1, description="share of a text's tokens that is masked; T5 0.15")
@@ -201,7 +202,8 @@ def train_t5(
         for place, i in enumerate(draw.integers(len(documents), size=settings.batch_size - mixed)):
             source, target = denoise(documents[i], sentinels, end, settings.noise, settings.span, draw)
             rows.append((source, [*documents[i], end] if place < full else target))
-        rows += [([*asked[i], end], [*answered[i], end]) for i in draw.integers(len(asked), size=mixed)]
+        chosen = draw.integers(len(asked), size=mixed) if mixed else ()
+        rows += [([*asked[i], end], [*answered[i], end]) for i in chosen]
         return mean_loss(model, rows, tokenizer.pad_token_id)
 
     curve = fit("raw model", model, settings, settings.steps, loss_at, 50, states, progress, save_every_s)

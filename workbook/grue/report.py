@@ -1,6 +1,6 @@
 """The leaderboard's pages: reports/grue/leaderboard.csv and .md, figures, claims.csv and .md.
 
-    rows, samples = gathered(settings, Path("runs"), Path("submitted"))
+    rows, samples = gather.all_seeds(settings, Path("runs"), Path("submitted"))   # or gather.draws
     write(rows, tasks, contrasts, claims, samples, out)
 
 Every table says split, n, decoding and checkpoint. What the paper printed stands under its own heading, and in our
@@ -9,7 +9,6 @@ table only where data set, split, checkpoint and decoding are the same.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from workbook.figures.parts import save
-from workbook.grue import baselines, board, claims, contrasts, pictures, scores
+from workbook.grue import board, claims, contrasts, pictures, scores
 from workbook.grue.baselines import HUMAN, TRIVIAL
 from workbook.grue.board import JUDGE, REWARD, Board
 from workbook.grue.claims import Verdict
@@ -26,13 +25,12 @@ from workbook.grue.evaluate import said
 from workbook.grue.example import Published, Task
 from workbook.grue.published import checkpoint
 from workbook.grue.scoring import PLAIN
-from workbook.grue.settings import Grue, arms_of
-from workbook.grue.tasks import task as tasks_named
+from workbook.grue.settings import Grue
 from workbook.ledger.claim import Claim
-from workbook.results.tables import between, effect, markdown, number, safe, short
+from workbook.results.tables import PROMPT_WORDS, between, effect, markdown, number, safe, short
 from workbook.statistics import ordered
 from workbook.store.files import atomic_write
-from workbook.store.tables import read_table, write_table
+from workbook.store.tables import write_table
 
 HEAD = """# The benchmark's leaderboard
 
@@ -40,6 +38,17 @@ HEAD = """# The benchmark's leaderboard
 Trivial answers are written without a model; another human's reference is scored against the other references of its
 example. "judge" knows the truth of a generated row: grammar x sense x coverage x faithfulness, each from 0 to 1. The
 reward runs from 0 to 1 too and is what training paid. Absent, and never replaced: {absent}."""
+HEAD_REAL = """# The benchmark on real rows
+
+{tasks} tasks, {seeds}: profile {profile}. Mean over draws and its 95 % interval (t). A draw is first weights, an order
+of the training rows and samples of its own; test rows are the same for all, so that an interval says nothing of other
+test rows. Trivial answers are written without a model; another human's reference is scored against the other references
+of its example. Nobody knows the truth of a real row: there is no judge. Samples show at most {words} words of a prompt
+and no reference. Absent, and never replaced: {absent}."""
+NOTHING = (
+    "**The numbers of this task mean nothing at this size**: they show that it runs from rows to table. It is in no "
+    "mean, rank or figure over tasks."
+)
 NORMALISED = """## One scale for all tasks
 
 (x - best trivial answer) / (another human's reference - best trivial answer); on the judge's scale the top is 1. A task
@@ -60,44 +69,36 @@ def write(
     known: Mapping[str, Claim],
     samples: Iterable[Mapping[str, Any]],
     out: Path,
+    ours: Grue | None = None,
+    further: Sequence[str] = (),
 ) -> list[Verdict]:
-    """All pages of these rows into ``out``; the verdicts. Raises: BoardError for rows that cannot be compared."""
+    """All pages of these rows into ``out``; the verdicts. ours: settings of a profile of real rows, whose claims nobody
+    judges; further: paragraphs at the end of the leaderboard. Raises: BoardError for rows that cannot be compared."""
     rows, samples = list(rows), list(samples)
     found = board.board(rows)
+    nothing = ours.meaningless if ours else ()
+    means = board.Board(found.seeds, {name: of for name, of in found.rows.items() if name not in nothing})
     named = [task.name for task in tasks]
     verdicts = [claims.judge(name, rule, known[name], found, named) for name, rule in rules.items()]
     write_table(out / "leaderboard.csv", lines(found))
-    write_table(out / "claims.csv", claims.table(verdicts))
-    figures = pictures.shown(found)
+    figures = pictures.shown(means)
     for figure in figures:
         save(figure.figure, out, figure.name)
     absent = sorted({name for row in rows for name in str(row.get("absent") or "").split()}) or ["nothing"]
-    seeds = f"{len(found.seeds)} seed{'s' * (len(found.seeds) != 1)}"
-    parts = [HEAD.format(tasks=len(found.rows), seeds=seeds, absent=", ".join(absent)), *_over_all(found)]
+    unit = "draw" if ours else "seed"
+    said = {"tasks": len(found.rows), "seeds": f"{len(found.seeds)} {unit}{'s' * (len(found.seeds) != 1)}"}
+    said |= {"absent": ", ".join(absent), "profile": ours.profile if ours else "", "words": PROMPT_WORDS}
+    parts = [(HEAD_REAL if ours else HEAD).format(**said), *_over_all(means)]
     for figure in figures:
         parts += [f"## {figure.title}", f"![{figure.title}]({figure.name}.svg)", figure.read]
     for task in (task for task in tasks if task.name in found.rows):
-        parts += _task(found, task, [one for one in samples if one["task"] == task.name])
-    atomic_write(out / "leaderboard.md", "\n\n".join(parts) + "\n")
-    atomic_write(out / "claims.md", _claims(verdicts, rules))
+        head, *tables = _task(found, task, [one for one in samples if one["task"] == task.name])
+        parts += [head, *([NOTHING] if task.name in nothing else ()), *tables]
+    atomic_write(out / "leaderboard.md", "\n\n".join([*parts, *further]) + "\n")
+    if verdicts:
+        write_table(out / "claims.csv", claims.table(verdicts))
+        atomic_write(out / "claims.md", _claims(verdicts, rules))
     return verdicts
-
-
-def gathered(ours: Grue, runs: Path, submitted: Path) -> tuple[list[dict], list[dict]]:
-    """(rows, samples) of every task and arm of the settings, with the answers that no policy wrote and the submitted
-    rows. Raises: BoardError for an arm whose table is not there."""
-    rows, samples = [], []
-    for name in ours.tasks:
-        rows += baselines.rows(ours, tasks_named(name))
-        for condition in arms_of(ours, name):
-            folder = runs / name / condition
-            if not (folder / "per_seed.csv").exists():
-                raise board.BoardError(f"{folder}: no per_seed.csv; run this task and arm first")
-            rows += read_table(folder / "per_seed.csv")
-            samples += [json.loads(line) for line in (folder / "samples.jsonl").read_text("utf-8").splitlines()]
-    for path in sorted(submitted.glob("*.csv")):
-        rows += read_table(path)
-    return rows, samples
 
 
 # --------------------------------------------------------------------------------------------------------- long form
@@ -138,6 +139,8 @@ def _one(rows: Sequence[Mapping[str, Any]], key: str) -> Any:
 def _over_all(found: Board) -> list[str]:
     parts = [NORMALISED]
     for column, name in pictures.SAID.items():
+        if not any(column in found.columns(task) for task in found.rows):  # no judge of real rows
+            continue
         tasks, ranked = board.overall(found, column)
         why = {task: board.room(found, task, column).why for task in found.rows}
         without = [f"{task}: {reason}" for task, reason in why.items() if reason]

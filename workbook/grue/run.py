@@ -10,6 +10,7 @@ what was done since the last state; a part that is there is not made again.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -23,9 +24,10 @@ from rlnlp import checkpoint, pretrained
 from rlnlp.learners.common import Score, TrainingError
 from rlnlp.scoring import scorer
 from rlnlp.settings import Settings
-from rlnlp.types import Prompts, take
+from rlnlp.types import Prompts, take, to
+from workbook.draws.tokenizer import train_tokenizer
 from workbook.draws.training import keep_memory, save
-from workbook.grue import warm_start
+from workbook.grue import real, warm_start
 from workbook.grue.arms import ARMS, Arm, arm, shuffled
 from workbook.grue.encoding import encode
 from workbook.grue.evaluate import evaluate, spread
@@ -36,12 +38,14 @@ from workbook.grue.scoring import families, ready
 from workbook.grue.settings import Grue
 from workbook.grue.tasks import root
 from workbook.grue.world import raw as world
+from workbook.results.tables import short
 from workbook.runs import algorithms
 from workbook.store import states, tables
-from workbook.store.files import atomic_json, atomic_write, file_hash, read_json, whole
+from workbook.store.files import atomic_json, atomic_write, file_hash, folder_hash, read_json, whole
 from workbook.store.fingerprint import digest, fingerprint_inputs
 from workbook.store.identity import here, root_of
 from workbook.store.once import once
+from workbook.texts import hub
 
 SAVE_EVERY = 5  # updates between states of a learner
 WAIT_S = 7200  # for a part that another process is making
@@ -74,30 +78,44 @@ class Bench:
 
 # ------------------------------------------------------------------------------------------ raw models
 def raw_inputs(bench: Bench, causal: bool, seed: int) -> dict[str, str]:
-    """What decides a raw model."""
+    """What decides a raw model; of one that was brought, its content (of the hub's: its id)."""
     ours = bench.settings
+    if named := ours.bring.named(causal):
+        place = hub.find("models", named)
+        return {"model": named, "content": folder_hash(place) if isinstance(place, Path) else ""}
     values = {"shape": ours.causal if causal else ours.raw, "texts": ours.raw.texts, "words": list(bench.words)}
     values |= {"seed": seed, "threads": ours.threads, "causal": causal}
+    if ours.real:
+        read = real.readers(ours, causal)
+        values |= {"rows": [[task.name, ours.rows_of(task.name), ours.overrides[task.name].test] for task in read]}
+        values |= {f"data {task.name}": real.identity(task) for task in read}
+        named = [*_ours([root(task.name) for task in read]), root_of(real.texts)]
+        return fingerprint_inputs(values, code=[root_of(_make_raw), *named])
     return fingerprint_inputs(values, code=[root_of(_make_raw), *_ours(map(root_of, asdict(bench.read).values()))])
 
 
-def raw(bench: Bench, causal: bool, seed: int) -> Path:
-    """The folder of a draw's raw model, with its tokenizer and loss.json; made once."""
+def raw(bench: Bench, causal: bool, seed: int) -> Path | str:
+    """The folder of a draw's raw model, with its tokenizer and loss.json; made once. Of one that was brought its
+    folder, or its id where the hub is to be asked."""
+    if named := bench.settings.bring.named(causal):
+        return hub.find("models", named)
     make = lambda fresh, home: _make_raw(bench, causal, seed, fresh, home)
     return once(bench.work / "raw", raw_inputs(bench, causal, seed), make, WAIT_S)
 
 
 def _make_raw(bench: Bench, causal: bool, seed: int, fresh: Path, home: Path) -> None:
-    settings, label = bench.settings.raw, f"raw model {seed}" if bench.progress else ""
-    torch.set_num_threads(bench.settings.threads)
-    texts = bench.read.texts(seed, settings.texts)
+    ours, label = bench.settings, f"raw model {seed}" if bench.progress else ""
+    torch.set_num_threads(ours.threads)
+    texts = real.texts(ours, causal, seed) if ours.real else bench.read.texts(seed, ours.raw.texts)
     if causal:
-        tokenizer = causal_tokenizer(bench.words)
-        model, curve = train_causal(texts, tokenizer, bench.settings.causal, seed, home, label)
+        words = functools.partial(train_tokenizer, texts, "bpe", ours.causal.vocabulary)
+        tokenizer = words() if ours.real else causal_tokenizer(bench.words)
+        model, curve = train_causal(texts, tokenizer, ours.causal, seed, home, label)
     else:
-        tokenizer, mix = t5_tokenizer(bench.words), bench.read.mix(seed, settings.pairs)
-        model, curve = train_t5(texts, mix, tokenizer, settings, seed, home, label)
-    save(fresh, model, tokenizer, "A raw model of the benchmark: random weights, then generated text.")
+        tokenizer = t5_tokenizer(bench.words, texts, ours.raw.vocabulary)
+        mix = () if ours.real else bench.read.mix(seed, ours.raw.pairs)
+        model, curve = train_t5(texts, mix, tokenizer, ours.raw, seed, home, label)
+    save(fresh, model, tokenizer, "A raw model of the benchmark: random weights, then text alone.")
     atomic_json(fresh / "loss.json", curve)
 
 
@@ -110,7 +128,7 @@ def inputs(bench: Bench, task: Task, chosen: Arm, seed: int) -> dict[str, str]:
         "task": task.name,
         "seed": seed,
         "start": digest(start),
-        "rows": ours.rows,
+        "rows": ours.rows_of(task.name),
         "prompt_tokens": ours.prompt_tokens(task),
         "horizon": ours.horizon(task),
         "decode": asdict(ours.decode(task)),
@@ -122,6 +140,10 @@ def inputs(bench: Bench, task: Task, chosen: Arm, seed: int) -> dict[str, str]:
         "steps": ours.steps_of_learning(task) if chosen.imitates and chosen.start else None,
         "evaluation": ours.evaluation.model_dump(exclude={"batch_size"}),
     }
+    if ours.real:
+        values |= {"test": ours.overrides[task.name].test, **real.identity(task)}
+    if ours.device != "cpu":
+        values["device"] = ours.device
     if chosen.reward:
         values["paid"] = dict(chosen.reward)
     code = [root_of(_make_part), root_of(chosen.pay), *(algorithms.roots(learner, here()) if learner else [])]
@@ -152,17 +174,17 @@ def _make_part(bench: Bench, task: Task, chosen: Arm, seed: int, fresh: Path, ho
     begin = part(bench, task, arm(chosen.start), seed) / "policy" if chosen.start else raw(bench, task.causal, seed)
     keep_memory()
     torch.set_num_threads(ours.threads)
-    model, tokenizer = pretrained.load(begin)
-    given = {name: drawn(task, seed, name, getattr(ours.rows, name)) for name in PARTS}
-    prompts = {name: encode(found, tokenizer, ours.prompt_tokens(task)) for name, found in given.items()}
-    scoring = ready(task, ours.reward(task), given["train"])
-    paid = ready(task, chosen.reward, given["train"]).reward if chosen.reward else scoring.reward
+    model, tokenizer = pretrained.load(begin, ours.device)
+    rows = {name: given(ours, task, seed, name) for name in PARTS}
+    prompts = {name: to(encode(some, tokenizer, ours.prompt_tokens(task)), ours.device) for name, some in rows.items()}
+    scoring = ready(task, ours.reward(task), rows["train"])
+    paid = ready(task, chosen.reward, rows["train"]).reward if chosen.reward else scoring.reward
     policy, curve = _trained(ours, task, chosen, seed, (model, tokenizer), prompts, paid, home)
     found = evaluate(
         policy,
         tokenizer,
         prompts["test"],
-        given["test"],
+        rows["test"],
         task,
         ours.decode(task),
         scoring,
@@ -172,9 +194,10 @@ def _make_part(bench: Bench, task: Task, chosen: Arm, seed: int, fresh: Path, ho
     how, train = ours.evaluation, prompts["train"]
     config, sizes = ours.sampling_of(task), (how.spread_prompts, how.spread_samples)
     numbers = spread(policy, tokenizer, train, config, scoring.reward, seed, *sizes)
-    atomic_json(fresh / "row.json", found.row | numbers | {"split": "test", "absent": " ".join(scoring.absent)})
+    about = {**said_of(ours, task), "absent": " ".join(scoring.absent) or None}
+    atomic_json(fresh / "row.json", found.row | numbers | about)
     atomic_json(fresh / "each.json", {"example_id": prompts["test"].example_ids, **found.each})
-    atomic_json(fresh / "samples.json", _shown(given["test"][: how.samples], found.responses, found.each))
+    atomic_json(fresh / "samples.json", _shown(ours, rows["test"][: how.samples], found.responses, found.each))
     atomic_json(fresh / "curve.json", curve)
     save(fresh / "policy", policy, tokenizer, f"{task.title}: {chosen.label}, seed {seed}.")
 
@@ -227,6 +250,18 @@ def reinforce(
     return state.policy.eval(), curve
 
 
+def given(ours: Grue, task: Task, seed: int, part: str) -> list[Example]:
+    """The examples of a part (train, validation, test) of a seed: generated for it, or real ones."""
+    if ours.real:
+        return real.examples(ours, task, seed, part)
+    return drawn(task, seed, part, getattr(ours.rows_of(task.name), part))
+
+
+def said_of(ours: Grue, task: Task) -> dict[str, str]:
+    """What a table says of the rows that its numbers are of."""
+    return real.about(ours, task) if ours.real else {"split": "test"}
+
+
 def drawn(task: Task, draw: int, name: str, count: int) -> list[Example]:
     """The first ``count`` examples of a part of a draw. Several rows may be one example (the references of a concept
     set) and one row several (the turns of a dialogue). Raises ``ValueError`` where so few rows make fewer."""
@@ -242,11 +277,18 @@ def first(prompts: Prompts, count: int) -> Prompts:
     return take(prompts, torch.tensor(rows[:count], dtype=torch.long))
 
 
-def _shown(some: Sequence[Example], responses: Sequence[str], each: dict[str, list[float]]) -> list[dict]:
-    """Samples for readers: the prompt, what was said, what it was paid, what the judge says of it."""
+def _shown(ours: Grue, some: Sequence[Example], responses: Sequence[str], each: dict[str, list[float]]) -> list[dict]:
+    """Samples for readers: the prompt (of a real row, which is not ours, its last words), what was said, what it was
+    paid, what the judge says of it. No reference."""
     judged = each.get("judge/judge", [None] * len(responses))
     return [
-        {"example_id": one.id, "prompt": one.prompt, "response": said, "reward": paid, "judge": verdict}
+        {
+            "example_id": one.id,
+            "prompt": short(one.prompt) if ours.real else one.prompt,
+            "response": said,
+            "reward": paid,
+            "judge": verdict,
+        }
         for one, said, paid, verdict in zip(some, responses, each["reward"], judged, strict=False)
     ]
 
@@ -288,6 +330,9 @@ def _json(folder: Path, name: str) -> Any:
 
 
 def _checkpoint(bench: Bench, task: Task, chosen: Arm, seed: int) -> dict[str, str]:
-    """What a table prints of the weights: the first digits of the content of the raw model that they come from."""
-    weights = raw(bench, task.causal, seed) / "model.safetensors"
+    """What a table prints of the weights: the first digits of the content of the raw model that they come from, or the
+    name of the one that was brought."""
+    if named := bench.settings.bring.named(task.causal):
+        return {"checkpoint": named}
+    weights = Path(raw(bench, task.causal, seed)) / "model.safetensors"
     return {"checkpoint": f"raw {file_hash(weights)[:8]}"}

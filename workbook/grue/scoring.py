@@ -1,8 +1,8 @@
 """A task's scores, made ready on its training examples: what a reward pays, and what a table reports.
 
 Some scores read something of their own: CIDEr the document frequencies of the training references, intent accuracy a
-classifier of acts learned from the training turns (not the judge). A score whose model is not at hand is left out of
-the table and named, never replaced.
+classifier of acts, sentiment one of moods, both learned from the training texts and neither the judge. A score whose
+model is not at hand is left out of the table and named, never replaced.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from workbook.grue import scores
 from workbook.grue.example import Example, Task
 from workbook.scores import NAMES as FAMILIES
 from workbook.scores.cider.cider import document_frequencies
-from workbook.scores.family import Score
+from workbook.scores.family import Score, ScoreError
 
 
 def frequencies(examples: Sequence[Example]) -> dict[str, Any]:
@@ -43,7 +43,28 @@ def acts(examples: Sequence[Example]) -> dict[str, Any]:
     return {"classify": lambda prompts, responses: model.predict(list(responses)).tolist()}
 
 
-READY: Mapping[str, Callable[[Sequence[Example]], dict[str, Any]]] = {"cider": frequencies, "intent": acts}
+def moods(examples: Sequence[Example]) -> dict[str, Any]:
+    """A classifier of sentiment, learned from prompts with their references: logistic regression on words and
+    word pairs (TF-IDF)."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    said = [e for e in examples if e.meta["label"] in (0, 1)]
+    shown = [(f"{e.prompt} {text}", e.meta["label"]) for e in said for text in e.references]
+    if {label for _, label in shown} != {0, 1}:
+        raise ScoreError(f"sentiment: expected training reviews of both labels, got {len(shown)} of at most one")
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
+    model = make_pipeline(words, LogisticRegression(C=10.0, max_iter=1000))
+    model.fit([text for text, _ in shown], [label for _, label in shown])
+    return {"positive": lambda texts: model.predict_proba(list(texts))[:, 1].tolist()}
+
+
+READY: Mapping[str, Callable[[Sequence[Example]], dict[str, Any]]] = {
+    "cider": frequencies,
+    "intent": acts,
+    "sentiment": moods,
+}
 
 PLAIN: Mapping[str, Callable[[list[str]], float]] = {  # of the responses alone, all of them together
     "msttr": metrics.msttr,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pydantic
 from pydantic import Field, model_validator
@@ -20,6 +20,7 @@ from workbook.runs.messages import dotted, explain
 from workbook.runs.reading import read
 
 ANY = Arm("learner", "any learner", learner="ppo")
+LATER = Arm("later", "any learner after supervision", start="supervised", learner="ppo")
 FREE = "sampling", "learner", "nlpo"  # sections whose names a learner's Config decides
 
 
@@ -45,20 +46,41 @@ class Evaluation(Settings):
     spread_samples: int = Field(8, ge=2, le=1000, description="answers to each of them")
 
 
+class Bring(Settings):
+    """Models of others to begin with, by hub id or folder; "" = trained here from scratch."""
+
+    encoder_decoder: str = Field("", description="of the tasks that answer a source, as google-t5/t5-base")
+    causal: str = Field("", description="of the tasks that continue a text, as openai-community/gpt2")
+
+    def named(self, causal: bool) -> str:
+        return self.causal if causal else self.encoder_decoder
+
+
 class Overrides(Settings):
     """What one task has otherwise. {} = nothing."""
 
+    rows: dict[str, int] = Field({}, description="of the section rows")
+    test: Literal["test", "validation"] = Field(
+        "test", description="real rows: the part that tables are about; validation where the hub hides the test's"
+    )
     prompt_tokens: int = Field(0, ge=0, le=TOKENS, description="longest prompt, tokens; 0 = as published")
     response_tokens: int = Field(0, ge=0, le=TOKENS, description="horizon, tokens; 0 = as published")
     supervised: dict[str, Any] = Field({}, description="of the section supervised")
     sampling: dict[str, Any] = Field({}, description="of the section sampling")
     learner: dict[str, Any] = Field({}, description="of the section learner")
     nlpo: dict[str, Any] = Field({}, description="of the section nlpo")
+    continued: dict[str, Any] = Field({}, description="of all three, for arms that begin with another arm's weights")
     decode: dict[str, Any] = Field({}, description="of the task's decoding at evaluation")
     reward: dict[str, float] = Field({}, description="scores and weights that training pays; {} = the task's own")
 
 
 class Grue(Settings):
+    profile: str = Field("mini", pattern=r"^[a-z]+\z", description="name of the folder; for dvc.yaml")
+    root: str = Field("..", description="of the repository, seen from the file; for dvc.yaml")
+    data: Literal["generated", "real"] = Field("generated", description="rows: made here, or of the mirror or the hub")
+    device: str = Field("cpu", pattern=r"^(cpu|cuda(:\d{1,3})?)\z", description="cpu, cuda or cuda:<n>")
+    bring: Bring = Bring()
+    meaningless: tuple[str, ...] = Field((), description="tasks that only show that they run; their tables say so")
     seeds: tuple[int, ...] = Field(min_length=1, description="replicates; each is a draw with its own raw model")
     threads: int = Field(1, ge=1, le=1024, description="of torch, per process; last digits depend on it")
     rows: Sizes
@@ -89,15 +111,36 @@ class Grue(Settings):
             raise ValueError(f"conditions: expected, arms of the raw model; {started} go into continued or controls")
         if missing := {*self.tasks} - {*self.overrides}:
             raise ValueError(f"overrides: expected, an entry for each task ({{}} = nothing); none for {min(missing)}")
-        if spare := {*self.control_tasks, *self.reward_tasks, *self.overrides} - {*self.tasks}:
-            raise ValueError(f"control_tasks, reward_tasks, overrides: expected, names in tasks; found {min(spare)}")
+        if spare := {*self.control_tasks, *self.reward_tasks, *self.overrides, *self.meaningless} - {*self.tasks}:
+            raise ValueError(
+                f"control_tasks, reward_tasks, overrides, meaningless: expected, names in tasks; found {min(spare)}"
+            )
+        decodes = [field.name for field in dataclasses.fields(Decode)]
+        for name, own in self.overrides.items():
+            self.rows_of(name), self.supervised_of(name)
+            if spare := {*own.decode} - {*decodes}:
+                raise ValueError(f"overrides.{name}.decode: unknown name{nearest(min(spare), decodes)}")
+        if self.real and not self.bring.encoder_decoder and (self.raw.mixed or not self.raw.vocabulary):
+            raise ValueError("raw: expected, a BPE vocabulary and mixed 0, as rows are real: there is no mix of them")
+        if self.real and not self.bring.causal and self.causal.tokenizer != "bpe":
+            raise ValueError("causal.tokenizer: expected, bpe, as rows are real")
         return self
+
+    @property
+    def real(self) -> bool:
+        return self.data == "real"
+
+    def rows_of(self, task: str) -> Sizes:
+        """How much of a draw a task uses."""
+        return self.rows.replace(**self.overrides[task].rows)
 
     def learner_of(self, chosen: Arm, task: str, horizon: int) -> Settings:
         """The settings of an arm's learner on a task: shared sections, the task's, the arm's. horizon: tokens."""
         module, values = algorithms.module(chosen.learner), {"max_new_tokens": horizon}
         for section in (name for name in FREE if name in module.ABOUT.sections):
             values |= getattr(self, section) | getattr(self.overrides[task], section)
+        if chosen.start:
+            values |= self.overrides[task].continued
         try:
             return module.Config(**values | chosen.settings)
         except pydantic.ValidationError as error:
@@ -116,8 +159,8 @@ class Grue(Settings):
         return self.learner_of(ANY, task.name, self.horizon(task))
 
     def steps_of_learning(self, task: Task) -> int:
-        """Optimiser steps that reinforcement learning takes on a task."""
-        config = self.sampling_of(task)
+        """Optimiser steps that reinforcement learning takes on a task after supervision."""
+        config = self.learner_of(LATER, task.name, self.horizon(task))
         return config.updates * config.epochs * config.minibatches
 
     def horizon(self, task: Task) -> int:

@@ -17,7 +17,7 @@ from workbook.grue import tasks
 from workbook.grue.arms import ARMS
 from workbook.grue.baselines import judged
 from workbook.grue.example import Task
-from workbook.grue.run import drawn
+from workbook.grue.run import given
 from workbook.grue.scoring import ready
 from workbook.grue.settings import Grue
 
@@ -31,7 +31,7 @@ class SubmissionError(ValueError):
 
 def prompts(ours: Grue, task: Task, seed: int) -> list[dict[str, Any]]:
     """task, seed, example_id and prompt of a seed's test examples, in their order. No reference is shown."""
-    found = drawn(task, seed, "test", ours.rows.test)
+    found = given(ours, task, seed, "test")
     return [{"task": task.name, "seed": seed, "example_id": e.id, "prompt": e.prompt} for e in found]
 
 
@@ -39,7 +39,7 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     """Answers of a JSONL file. Raises: SubmissionError naming the line."""
     path, found = Path(path), []
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")  # an answer may hold other ends of lines
     except (OSError, UnicodeDecodeError) as error:
         raise SubmissionError(f"{path}: expected lines of JSON, found {error}") from None
     for place, line in enumerate(lines, 1):
@@ -86,7 +86,7 @@ def _named(said: Mapping[tuple[str, int], Any]) -> list[str]:
 
 def _row(ours: Grue, name: str, task_name: str, seed: int, said: Mapping[str, str]) -> dict[str, Any]:
     task = tasks.task(task_name)
-    train, test = (drawn(task, seed, part, getattr(ours.rows, part)) for part in ("train", "test"))
+    train, test = (given(ours, task, seed, part) for part in ("train", "test"))
     ids = [e.id for e in test]
     if gone := [one for one in ids if one not in said]:
         raise SubmissionError(

@@ -5,6 +5,7 @@ python -m workbook.ledger judge params.yaml      a profile's committed table jud
 python -m workbook.ledger calibrate params.yaml  how often its claims would get each word where the answer is known
 python -m workbook.ledger combine                reports/*/claims/claims.json side by side, in reports/claims.*
 python -m workbook.ledger readme                 their summary into docs/findings/ledger.md
+python -m workbook.ledger invented params.yaml   words of a profile's texts that no real review has, into its table
 python -m workbook.ledger submit mine.csv        a table of your own judged by the same rule
 """
 
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from workbook.ledger.checks import check, load, profiles
+from workbook.ledger.claim import ClaimError
 from workbook.ledger.combine import NO_EVIDENCE, combine, find_ledgers, readme
 from workbook.ledger.judge import check_listed
 from workbook.ledger.ruling import rule_hash
@@ -36,6 +38,24 @@ def checked(params) -> str:
     check(known, [*profiles(root).values(), {"runs": params.all_runs, "reports": params.reports}])
     check_listed(known, params.claims, params.all_runs, params.profile)
     return f"{params.profile}: {len(params.claims)} of {len(known)} claims can be decided; rule {rule_hash(known)[:12]}"
+
+
+def invented(params) -> Path:
+    """The table of invented words of a profile on real film reviews, which are looked up; its path.
+
+    Raises: ClaimError for a profile on other texts or without committed ones, DataError where the reviews are not.
+    """
+    from workbook.ledger import careful
+    from workbook.texts.tasks import imdb, task
+
+    texts = careful.samples(params.reports_folder)
+    if not task(params.task.name).hub or not texts:
+        raise ClaimError(
+            f"{params.path}: expected a task on real film reviews (imdb, reviews) and committed texts, found the task "
+            f"{params.task.name!r} and texts of {len(texts)} runs"
+        )
+    human, known = careful.of_people(imdb.splits_of(params))
+    return careful.keep(careful.invented(texts, human, known), params.reports_folder)
 
 
 def submitted(table: Path, params, out: Path | None) -> str:
@@ -65,6 +85,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     summarise = commands.add_parser("readme", help="reports/claims.json as the summary in docs/findings/ledger.md")
     summarise.add_argument("--reports", type=Path, default=Path("reports"))
     summarise.add_argument("--file", type=Path, default=Path("docs/findings/ledger.md"))
+    words = commands.add_parser("invented", help="words of a profile's texts that no real review has, into its table")
+    words.add_argument("params", type=Path)
     submit = commands.add_parser("submit", help="a table of your own judged by the same rule")
     submit.add_argument("table", type=Path, help="CSV: condition, seed, metrics (docs/reference/metrics.md)")
     submit.add_argument("--params", type=Path, default=Path("params.yaml"), help="whose names of conditions it uses")
@@ -83,6 +105,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             params = profile_of(args.params)
             profile.write(params)
             print(params.reports_folder / "claims/claims.md")
+        elif args.command == "invented":
+            print(invented(profile_of(args.params)))
         elif args.command == "calibrate":
             from workbook.ledger import calibration
 

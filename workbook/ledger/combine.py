@@ -11,7 +11,7 @@ import pandas as pd
 
 from workbook.ledger import one_model
 from workbook.ledger.claim import ClaimError
-from workbook.ledger.page import counts, write_csv
+from workbook.ledger.page import counts, rule_page, write_csv
 from workbook.ledger.ruling import AWAITING, ELSEWHERE, TURNS
 from workbook.results.tables import join, markdown
 from workbook.store.files import atomic_json, atomic_write
@@ -76,8 +76,9 @@ def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[
     about = ("id", "claim", "source", "published_text")
     lines = [[*(r[k] for k in about), *(r["words"].get(p) for p in ledgers)] for r in rows]
     write_csv(folder / "claims.csv", [*about, *ledgers], lines)
-    page = ["# Claims, profile by profile", *said, markdown(pd.DataFrame(shown))]
+    page = ["# Claims, profile by profile", *said, markdown(pd.DataFrame(shown)), "[The rule](rule.md)."]
     atomic_write(folder / "claims.md", "\n\n".join(page) + "\n")
+    atomic_write(folder / "rule.md", rule_page([*rules.values()]))
     return rows
 
 

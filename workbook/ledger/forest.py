@@ -2,6 +2,7 @@
 
     figure = forest({"mini": rows})                    # rows: of judge.ledger, or claims.json
     figure = forest({"mini": rows, "imdb": others})    # several profiles: one mark each
+    keep({"mini": rows}, folder)                       # forest.svg: eight rows; forest_rest.svg: the others
 
 Effects are in yardsticks: how far PPO without the KL penalty moves that metric from the untrained model, the papers'
 in theirs, ours in ours.
@@ -9,8 +10,10 @@ in theirs, ours in ours.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,10 +21,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from workbook.figures.parts import alt_text, caption
+from workbook.figures.parts import alt_text, caption, legend, save
 from workbook.figures.style import GREY, INK, styled
 from workbook.ledger import one_model
-from workbook.results.tables import join
+from workbook.results.tables import join, minus
 
 LOOKS = {  # profile: colour (Okabe and Ito), marker
     "mini": ("#0072B2", "o"),
@@ -32,6 +35,9 @@ LOOKS = {  # profile: colour (Okabe and Ito), marker
 OTHERS = (("#CC79A7", "v"), ("#E69F00", "X"), ("#56B4E9", "p"), ("#5E3C99", "*"))  # profiles of one's own
 NARROWEST, WIDEST = 1.25, 3.0  # yardsticks that the axis shows on either side, at least and at most
 INCHES = 0.105  # of height, per mark of a row
+TOLD, LETTERS = 0.56, 46  # inches of a row that has its claim in words, and letters of a line of it
+HEADLINE = 8  # rows of the first figure
+FIRST, REST = "forest", "forest_rest"  # names of the two figures
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,7 @@ class Contrast:
     decides: bool
     published: Effect
     measured: dict[str, Effect] = field(default_factory=dict)
+    said: str = ""  # the claim in words
 
 
 def contrasts(ledgers: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Contrast]:
@@ -70,7 +77,7 @@ def contrasts(ledgers: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Contra
                     continue
                 if found[key] is None:
                     published = Effect(c["published"], c["published_low"], c["published_high"])
-                    found[key] = Contrast(*key, c["role"] == "decides", published)
+                    found[key] = Contrast(*key, c["role"] == "decides", published, said=row.get("claim", ""))
                 found[key].measured[profile] = Effect(c["effect"], c["effect_low"], c["effect_high"], c["n"])
     return sorted((c for c in found.values() if c is not None), key=lambda c: c.claim)  # stable: tests keep their order
 
@@ -87,13 +94,40 @@ def agreement(found: Sequence[Contrast], profile: str) -> str:
     return said + (f", the published effect inside our interval in {inside} of {len(known)}." if known else ".")
 
 
-def forest(ledgers: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+def halves(found: Sequence[Contrast]) -> tuple[list[Contrast], list[Contrast]]:
+    """(the `HEADLINE` rows that a reader should see first, the others), each in the order of `contrasts`.
+
+    First come a claim's deciding tests before those beside, its first before its second, claims that more profiles
+    measured before others; so no claim has two rows in the headline while another has none.
+    """
+    nth: dict[str, int] = {}
+    rank = {}
+    for i, c in sorted(enumerate(found), key=lambda each: not each[1].decides):
+        nth[c.claim] = nth.get(c.claim, 0) + 1
+        rank[i] = (not c.decides, nth[c.claim], -len(c.measured), i)
+    first = set(sorted(rank, key=rank.__getitem__)[:HEADLINE])
+    return [c for i, c in enumerate(found) if i in first], [c for i, c in enumerate(found) if i not in first]
+
+
+def keep(ledgers: Mapping[str, Sequence[Mapping[str, Any]]], folder: Path) -> list[str]:
+    """Save the figure of the headline rows and that of the others, as far as there are any; the names of both."""
+    kept = []
+    for name, rows in zip((FIRST, REST), halves(contrasts(ledgers))):
+        (folder / f"{name}.svg").unlink(missing_ok=True)
+        if rows:
+            save(forest(ledgers, rows), folder, name)
+            kept.append(name)
+    return kept
+
+
+def forest(ledgers: Mapping[str, Sequence[Mapping[str, Any]]], rows: Sequence[Contrast] | None = None) -> Figure:
     """Published effects (open diamonds, dashed) above measured ones (filled, solid), one row per contrast, by claim.
 
-    ledgers: as for `contrasts`. Lines: 95 % intervals. What lies beyond the axis stands at its edge, with its number.
+    ledgers: as for `contrasts`; rows: those of them that are drawn (default: all).
+    Lines: 95 % intervals. What lies beyond the axis stands at its edge, with its number.
     Raises: ValueError if no contrast with a published effect was tested.
     """
-    found = contrasts(ledgers)
+    found = contrasts(ledgers) if rows is None else list(rows)
     if not found:
         raise ValueError("no forest plot: none of the tested contrasts has a published effect in yardsticks")
     profiles = [p for p in ledgers if any(p in c.measured for c in found)]
@@ -101,7 +135,9 @@ def forest(ledgers: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
     reach = _reach(found)
     lines = 1 + len(profiles)  # marks of a row
     with styled():
-        figure = Figure(figsize=(9.0, 1.9 + INCHES * (lines + 1) * len(found)), layout="constrained")
+        told = len(found) <= HEADLINE and any(c.said for c in found)
+        tall = max(INCHES * (lines + 1), TOLD if told else 0.0)
+        figure = Figure(figsize=(9.0, 1.9 + tall * len(found)), layout="constrained")
         axis = figure.subplots()
         axis.grid(visible=False, axis="y")
         for y, contrast in enumerate(found):
@@ -110,20 +146,20 @@ def forest(ledgers: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
             for offset, profile in zip(offsets[1:], profiles):
                 if profile in contrast.measured:
                     _mark(axis, y + offset, contrast.measured[profile], reach, *looks[profile])
-        _rows(axis, found)
+        _rows(axis, found, told)
         axis.axvline(0, color=INK, linewidth=1.1, zorder=1)
         for x in (-1, 1):
             axis.axvline(x, color=GREY, linewidth=0.9, linestyle=":", zorder=1)
         axis.set_xlim(-reach, reach)
         axis.set_xlabel(
-            "effect in yardsticks (dotted: ±1, as far as PPO without the KL penalty moves the untrained model)"
+            "effect in yardsticks\n(dotted: ±1, as far as PPO without the KL penalty moves the untrained model)"
         )
         handles = [Line2D([], [], color=INK, marker="D", markerfacecolor="white", linestyle="--", label="published")]
         for profile in profiles:
             color, marker = looks[profile]
             seeds = _seeds(found, profile) + " of one base model" * one_model.marked(ledgers[profile])
             handles.append(Line2D([], [], color=color, marker=marker, label=f"measured, {profile} ({seeds})"))
-        figure.legend(handles=handles, loc="outside upper center", ncols=min(4, lines))
+        legend(figure, handles)
         caption(
             figure,
             "A row is one contrast, claim and test. Open diamond, dashed: published. Filled, solid: measured here. "
@@ -205,14 +241,21 @@ def _mark(axis: Axes, y: float, effect: Effect, reach: float, color: str, marker
 
 
 def _signed(value: float, digits: int = 2) -> str:
-    return f"{value:+.{digits}f}".replace("-", "−")
+    return minus(f"{value:+.{digits}f}")
 
 
-def _rows(axis: Axes, found: Sequence[Contrast]) -> None:
-    """Names at the left, a band behind every other claim."""
+def _rows(axis: Axes, found: Sequence[Contrast], told: bool) -> None:
+    """Names at the left (told: the claim in words above its test), a band behind every other claim."""
+    names = [f"{c.claim}  {c.name}" for c in found]
+    if told:
+        claims = [
+            textwrap.fill(textwrap.shorten(f"{c.claim} {c.said}", 2 * LETTERS - 8, placeholder=" …"), LETTERS)
+            for c in found
+        ]
+        names = [f"{claim}\n({c.name})" for claim, c in zip(claims, found)]
     order = list(dict.fromkeys(c.claim for c in found))
     axis.set_ylim(len(found) - 0.5, -0.5)
-    axis.set_yticks(range(len(found)), [f"{c.claim}  {c.name}" for c in found])
+    axis.set_yticks(range(len(found)), names)
     axis.tick_params(axis="y", length=0)
     for label, contrast in zip(axis.get_yticklabels(), found):
         label.set_style("normal" if contrast.decides else "italic")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,16 @@ from workbook.ledger.judge import summary
 from workbook.ledger.made import Component
 from workbook.ledger.ruling import AWAITING, ELSEWHERE, RULE, TURNS, WRITTEN
 from workbook.results import tables
-from workbook.results.tables import counted, effect, join
+from workbook.results.measures import MEASURES
+from workbook.results.tables import counted, effect, join, signed
 from workbook.statistics import paired
 from workbook.statistics.rule import AGAINST, FOR, OPENS
-from workbook.store.files import atomic_json, atomic_write
+from workbook.store.files import atomic_write, plain
 
 Rows = Sequence[Mapping[str, Any]]
 SHORT = {"yardsticks": "", "share of runs": " (share of runs)", "own unit": " (its own unit)"}
 NOTHING = "–"
+PLACE = "../../rule.md"  # of the rule, from a page of a profile
 SHARP = (
     "p is that of the whole claim holding (near 1 where the numbers lie the other way: it says nothing against a "
     "claim). q, beside each word that holds, is the share of false ones to be expected among the claims that hold "
@@ -70,6 +73,7 @@ def decided(rows: Rows) -> pd.DataFrame:
         for c in (c for c in row["components"] if c["role"] == "decides"):
             cells = {
                 "test": c["name"],
+                "in its unit [95 %]": _raw(c),
                 "published": _effect(c, "published"),
                 "here [95 %]": _effect(c, "effect"),
                 "alone": beside.word_of_test(row, c["name"]) or c["word"],
@@ -77,6 +81,44 @@ def decided(rows: Rows) -> pd.DataFrame:
             lines.append({"claim": whole["claim"], **cells, **whole})
             whole = dict.fromkeys(whole, "")
     return pd.DataFrame(lines)
+
+
+def tested(rows: Rows) -> pd.DataFrame:
+    """A row per deciding test, the claim on the first: its effect in the metric's own unit, then in yardsticks beside
+    the published one, and the test's word; of a claim without a test, what it lacks."""
+    lines = []
+    for row in rows:
+        word = beside.word(row) or row["word"]
+        whole = {"claim": f"{row['id']}: {row['claim']}", "verdict": f"**{word}**{TURNS * row['turns']}"}
+        for c in [c for c in row["components"] if c["role"] == "decides"]:
+            raw = c["difference"] is not None
+            lines.append(
+                {
+                    "claim": whole["claim"],
+                    "test": c["name"],
+                    "here [95 %]": _raw(c) or c["note"] or c["word"],
+                    "in yardsticks [95 %]": effect(c["effect"], c["effect_low"], c["effect_high"]) if raw else "",
+                    "published": effect(c["published"], c["published_low"], c["published_high"]),
+                    "alone": beside.word_of_test(row, c["name"]) or c["word"],
+                    "verdict": whole["verdict"],
+                }
+            )
+            whole = dict.fromkeys(whole, "")
+        if whole["claim"]:
+            lines.append({**dict.fromkeys(COLUMNS, ""), **whole, "test": "; ".join(row["lacks"])})
+    return pd.DataFrame(lines, columns=list(COLUMNS)) if lines else pd.DataFrame()
+
+
+COLUMNS = ("claim", "test", "here [95 %]", "in yardsticks [95 %]", "published", "alone", "verdict")
+
+
+def _raw(c: Mapping[str, Any]) -> str:
+    """ "+0.299 [0.254, 0.344] nats/token" of a test: the difference in the metric's unit, or the log ratio, rank or
+    share that it is; "" where there is none."""
+    if c.get("difference") is None:
+        return ""
+    unit = MEASURES[c["metric"]].unit.replace(NOTHING, "") if c["unit"] in ("yardsticks", "own unit") else c["unit"]
+    return f"{signed(c['difference'], c['low'], c['high'])} {unit}".strip()
 
 
 def unsettled(rows: Rows) -> pd.DataFrame:
@@ -160,6 +202,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
             "claim": row["id"],
             "test": c["name"] + ("" if c["role"] == "decides" else " (beside)"),
             "metric": c["metric"],
+            "difference [95 %]": _raw(c),
             "effect": effect(c["effect"], c["effect_low"], c["effect_high"]),
             "published": effect(c["published"], c["published_low"], c["published_high"]),
             "stated": ("±" if c["direction"] == "equal" else "") + f"{c['stated']:.3g}",
@@ -188,11 +231,21 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         parts += ["## How sharp the tests are", SHARP, tables.markdown(sharp)]
     parts += [
         "## The rule",
-        *(f"Hash of the rule and of every test: `{row['rule'][:12]}`. Alpha is {paired.ALPHA:g}." for row in rows[:1]),
-        RULE,
-        WRITTEN,
+        *(f"{linked(row['rule'])} Alpha is {paired.ALPHA:g}." for row in rows[:1]),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def linked(rule: str) -> str:
+    """Where the rule is, from a page of a profile, and its hash."""
+    return f"[The rule]({PLACE}) was fixed before it judged: hash of the rule and of every test `{rule[:12]}`."
+
+
+def rule_page(rules: Sequence[str]) -> str:
+    """The one page that has the rule in words. rules: the hashes of the ledgers that stand beside it."""
+    hashes = join([f"`{rule[:12]}`" for rule in dict.fromkeys(rules)])
+    said = f"Hash of the rule and of every test of the ledgers here: {hashes}. Alpha is {paired.ALPHA:g}."
+    return "\n\n".join(["# The rule", said, RULE, "## What had been seen when it was written", WRITTEN]) + "\n"
 
 
 def write(rows: Sequence[Mapping[str, Any]], folder: str | Path) -> None:
@@ -201,7 +254,9 @@ def write(rows: Sequence[Mapping[str, Any]], folder: str | Path) -> None:
     p and q of a row in claims.json are those of "holds", whatever its word: they say nothing of a refuted claim.
     """
     folder = Path(folder)
-    atomic_json(folder / "claims.json", {"rule": RULE, "summary": summary(rows), "rows": list(rows)})
+    whole = {"rule": RULE, "summary": summary(rows), "rows": list(rows)}
+    text = json.dumps(whole, sort_keys=True, allow_nan=False, default=plain, separators=(",", ":"))
+    atomic_write(folder / "claims.json", text + "\n")  # long, and read by programs: without the spaces a fifth is less
     shared = ("id", "report", "word", "half_word", "turns", "profile", "seeds", "rule")
     names = list(Component.__dataclass_fields__)
     lines = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from workbook.figures.parts import save
 from workbook.ledger import beside, checks, forest, judge, one_model, page
 from workbook.results import results as tables
 
@@ -26,7 +25,6 @@ def write(params) -> list[dict[str, Any]]:
 
 
 def keep(rows: list[dict[str, Any]], profile: str, folder: Path) -> None:
-    """The ledger's files and, where there are published effects, its forest plot."""
+    """The ledger's files and, where there are published effects, its forest plots."""
     page.write(rows, folder)
-    if forest.contrasts(ours := {profile: rows}):
-        save(forest.forest(ours), folder, "forest")
+    forest.keep({profile: rows}, folder)

@@ -75,11 +75,13 @@ def headline(results: Results) -> list[Compared]:
         points = dict(zip(s.x, s.conditions))
         top, low = max(points), min((x for x in points if x > 0), default=0)
         if top > low > 0:
-            pairs.append(Pair(f"{s.label}: {top:.0%} of the labels − {low:.0%}", points[top], points[low], s.decoding))
+            said = f"{s.label}, {100 * top:g} % of the labels − {100 * low:g} %"
+            pairs.append(Pair(said, points[top], points[low], s.decoding))
     least = {s.label: dict(zip(s.x, s.conditions)) for s in series}
     imitated = least.get(label("supervised"), {})
     for x, c in least.get(label("ppo"), {}).items():
-        pairs += [Pair(f"PPO, {x:.0%} − imitating {y:.0%}", c, d) for y, d in imitated.items() if 0 < x <= y]
+        beside = {f"PPO, {100 * x:g} % − imitating {100 * y:g} %": d for y, d in imitated.items() if 0 < x <= y}
+        pairs += [Pair(said, c, d) for said, d in beside.items()]
     return compare(results, pairs, ("score", "judge", "judge_2"))
 
 

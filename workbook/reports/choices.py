@@ -63,7 +63,7 @@ def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
 
 def headline(results: Results) -> list[Compared]:
     groups = lengths(results).items()
-    pairs = [Pair(f"{h}: γ = 1 against γ = {x:g}", g[1.0], c) for h, g in groups for x, c in g.items() if x < 1]
+    pairs = [Pair(f"{h}, γ = 1 − γ = {x:g}", g[1.0], c) for h, g in groups for x, c in g.items() if x < 1]
     return compare(results, pairs, ("human_log_perplexity", "length"))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from workbook.figures import dots
+from workbook.figures.names import names
 from workbook.results.design import Compared, Pair, compare, trained, untrained
 from workbook.results.results import Results
 
@@ -32,7 +33,7 @@ def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
 
 def headline(results: Results) -> list[Compared]:
     base = untrained(results)
-    pairs = [Pair(f"{c} − {base}", c, base) for c in trained(results).index if base]
+    pairs = [Pair(f"{names(results)[c]} − {names(results)[base]}", c, base) for c in trained(results).index if base]
     return compare(results, pairs, METRICS[:2])
 
 

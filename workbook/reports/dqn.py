@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from workbook.figures import dots, lines
+from workbook.figures.names import names
 from workbook.results import design, training
 from workbook.results.results import Results
 from workbook.runs.algorithms import label
@@ -32,7 +33,7 @@ LIMITS = (
     "The best variant was put together from trials on one draw; equal gradient steps are not equal computing.",
     "A longer training might help any of them; where a curve still climbs, its end is not its limit.",
 )
-LONG, GOAL = 50, 0.9  # letters of a row's name; the score on a synthetic task that counts as having learnt it
+GOAL = 0.9  # the score on a synthetic task that counts as having learnt it
 METRICS = ("score", "generation_log_perplexity", "repetition")
 
 
@@ -42,17 +43,15 @@ def off_policy(results: Results, world: str = "") -> list[str]:
 
 
 def parts(results: Results) -> list[design.Pair]:
-    """Every DQN against the first listed one; what differs stands in the name while it is short."""
+    """Every DQN against the first listed one."""
     first, *others = off_policy(results) or [""]
     same = [c for c in others if design.trained(results).algorithm[c] == design.trained(results).algorithm[first]]
-    names = {c: design.change(results, c, first) for c in same}
-    names = {c: name if len(name) < LONG else "several settings" for c, name in names.items()}
-    return [design.Pair(f"{c}: {name}", c, first) for c, name in names.items()]
+    return [design.Pair(f"{names(results)[c]} − {names(results)[first]}", c, first) for c in same]
 
 
 def against(results: Results) -> list[design.Pair]:
     ppo = design.plainest(results, "ppo")
-    return [design.Pair(f"{c} − {ppo}", c, ppo) for c in off_policy(results) if ppo]
+    return [design.Pair(f"{names(results)[c]} − {names(results)[ppo]}", c, ppo) for c in off_policy(results) if ppo]
 
 
 def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
@@ -64,7 +63,7 @@ def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
     yield "language", "The text", dots.arms(results, rows, metrics, "The text", **looks)
     for name, title, pairs in (("parts", "One part at a time", parts), ("against_ppo", "Against PPO", against)):
         yield name, title, dots.differences(results, pairs(results), METRICS, title)
-    groups = {"": {c: c for c in [*off_policy(results)[:6], design.plainest(results, "ppo")] if c}}
+    groups = {"": {names(results)[c]: c for c in [*off_policy(results)[:6], design.plainest(results, "ppo")] if c}}
     for unit, name in (("tokens", "tokens sampled"), ("gradient_steps", "gradient steps")):
         spent = {c: s for c in groups[""].values() if (s := training.used(results, c, unit)) is not None}
         figure = lines.training(results, groups, ("objective/score",), along=spent, x=name)
@@ -75,13 +74,13 @@ def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
     figure = lines.sweep(results, swept, metrics, "β (weight of the KL in the reward)", log=True)
     yield "penalty", "A KL penalty in the reward", figure
     for world in filter(None, design.worlds(results)):
-        runs = {f"{label(r.algorithm)} ({c})": c for c, r in design.trained(results, world).iterrows()}
+        runs = {names(results)[c]: c for c in design.trained(results, world).index}
         yield f"finals_{world}", f"On {world}", dots.finals(results, runs, GOAL, f"Scores on {world}")
 
 
 def headline(results: Results) -> list[design.Compared]:
     zero = design.untrained(results) or ""
-    beside = [design.Pair(f"{c} − untrained", c, zero) for c in off_policy(results)]
+    beside = [design.Pair(f"{names(results)[c]} − untrained", c, zero) for c in off_policy(results)]
     return design.compare(results, [*beside, *against(results)], METRICS)
 
 

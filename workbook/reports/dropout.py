@@ -16,9 +16,9 @@ QUESTION = """Dropout switches off random parts of a network while it learns. PP
 now with the one it had when it was written: the *ratio*, exactly 1 before the first step. If other parts are switched
 off at the two moments, it is wrong from the start. The paper says that dropout often makes training diverge and gives
 no numbers."""
-TERMS = """*update_only*: responses are written without dropout, learnt from with it. *independent*: both with dropout,
-drawn anew. *same*: the update uses the masks the response was written with, so that the ratio stays right. *Diverged*:
-training ended early, or its score fell clearly below where it began."""
+TERMS = """*In the update only*: responses are written without dropout, learnt from with it. *Drawn anew*: both with
+dropout, other parts. *The same parts*: the update switches off what was off when the response was written, so that the
+ratio stays right. *Diverged*: training ended early, or its score fell clearly below where it began."""
 DETAIL = ("first_ratio_error", "clip_fraction", "approx_kl", "diverged")
 READ = {
     "ratio": """Each mode at its largest rate. A line above the dotted limit at every update is a fault of the method,
@@ -31,6 +31,7 @@ LIMITS = (
     "With few seeds a share of diverged runs can be told from none only if most diverge.",
 )
 RATIO_LIMIT = 1e-3  # the invariant: how far the first minibatch's ratio may be from 1
+MODES = {"update_only": "in the update only", "independent": "drawn anew", "same": "the same parts"}
 BASES = {"policy": "without", "policy_dropout": "with"}
 
 
@@ -38,7 +39,7 @@ def rates(results: Results, base: str) -> list[Series]:
     """A series per mode over the rate, on one base model; rate 0 is the same PPO without dropout."""
     table = trained(results, "", base=base)
     zero = list(table.index[[m is None for m in table["mode"]]])[:1] if "mode" in table else []
-    modes = [s for s in alike(results, "rate", lambda r: r["mode"], base=base) if s.x[-1] > 0]
+    modes = [s for s in alike(results, "rate", lambda r: MODES.get(r["mode"], ""), base=base) if s.x[-1] > 0]
     return [Series(s.label, (*zero, *s.conditions), (*[0.0] * len(zero), *s.x)) for s in modes]
 
 
@@ -59,8 +60,12 @@ def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
 
 def headline(results: Results) -> list[Compared]:
     zero = plainest(results, "ppo")
-    series = [s for base in BASES for s in rates(results, base)]
-    pairs = [Pair(f"{s.label}, rate {s.x[-1]:g} − none", s.conditions[-1], s.conditions[0]) for s in series if zero]
+    series = [(s, ", pretrained with it" * (base != "policy")) for base in BASES for s in rates(results, base)]
+    pairs = [
+        Pair(f"Dropout {s.label}, rate {s.x[-1]:g} − none{how}", s.conditions[-1], s.conditions[0])
+        for s, how in series
+        if zero
+    ]
     return compare(results, pairs, ("score", "generation_log_perplexity", "clip_fraction"))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from workbook.figures import dots, frontier, lines
+from workbook.figures.names import names
 from workbook.results.design import Compared, Pair, Series, compare, plainest, trained, untrained, worlds
 from workbook.results.results import Results
 from workbook.runs.algorithms import label
@@ -74,7 +75,7 @@ def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
         groups = {f"paid by: {p}": members(results, world, p) for p in dict.fromkeys(table.payment)}
         figure = lines.training(results, groups, ("objective/score",), (GOAL,))
         yield world, f"On {world}: training", figure
-        runs = {f"{label(table.algorithm[c])} ({c})": c for c in table.index}
+        runs = {names(results)[c]: c for c in table.index}
         figure = dots.finals(results, runs, GOAL, f"Scores on {world}")
         yield f"finals_{world}", f"On {world}: where they end", figure
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from workbook.figures import dots, frontier, lines, tokens
+from workbook.figures.names import names
 from workbook.results import design
 from workbook.results.results import Results
 from workbook.runs.algorithms import label
@@ -54,29 +55,28 @@ def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
     for s in steered:
         sign = "KL target {:g}" if "adaptive" in s.label else "β = {:g}"
         groups.setdefault(s.label.split(",")[0], {}).update({sign.format(x): c for c, x in zip(s.conditions, s.x)})
-    both = ("objective/score", "objective/kl")
-    yield "learning_curves", "Training", lines.training(results, groups, both)
     axes = (("generation_log_perplexity", "score"), ("kl_deployed", "score"))
     for name, decoding in (("frontier", "plain"), ("frontier_top_p", "top_p")):
         there = [design.measure(results, c, "score", decoding) for s in swept(results) for c in s.conditions]
         if sum(values is not None for values in there) > 1:
             figure = frontier.frontier(results, {"": swept(results, decoding)}, axes, named="β, or the target")
             yield name, f"What the score costs, decoded by {decoding}", figure
-    figure = dots.arms(results, results.conditions, METRICS[1:3], "Two log-perplexities")
-    yield "perplexities", "Two numbers called perplexity", figure
-    measures = ("distinct_2", "msttr", "repetition")
-    yield "diversity", "Diversity", dots.arms(results, results.conditions, measures, "Diversity")
+    yield "learning_curves", "Training", lines.training(results, groups, ("objective/score", "objective/kl"))
+    every, measures = results.conditions, ("distinct_2", "msttr", "repetition")
+    yield "perplexities", "Two numbers called perplexity", dots.arms(results, every, METRICS[1:3], "Log-perplexities")
+    yield "diversity", "Diversity", dots.arms(results, every, measures, "Diversity")
     decodings = {"plain": "plain", "top_p": "top-p", "own": "as trained"}
-    pair = [c for _, first_with in sorted(results.params.reports["kl"].pairs.items()) for c in first_with]
+    pair = [c for _, two in sorted(results.params.reports["kl"].pairs.items()) for c in two]
     metrics = ("score", "generation_log_perplexity", "distinct_2")
     yield "decodings", "What decoding does", dots.arms(results, pair, metrics, "By decoding", decodings=decodings)
-    if shown := [(c, results.episodes[c]) for c in pair[:2][::-1] if c in results.episodes]:
+    if shown := [(names(results)[c], results.episodes[c]) for c in pair[:2][::-1] if c in results.episodes]:
         yield "episode", "One episode, token by token", tokens.episode(shown)
 
 
 def headline(results: Results) -> list[design.Compared]:
     pairs = [
-        design.Pair(f"{label(a)}: no penalty − with it", *two) for a, two in results.params.reports["kl"].pairs.items()
+        design.Pair(f"{label(a)} without the penalty − with it", *two)
+        for a, two in results.params.reports["kl"].pairs.items()
     ]
     table = design.trained(results, "", kl_target=0.0)
     for beta in sorted(set(table.kl_coef.dropna())):

@@ -45,7 +45,7 @@ def headline(results: Results) -> list[Compared]:
     for s in along(results):
         known = dict(zip(s.x, s.conditions))
         if 1.0 in known:
-            pairs += [Pair(f"{s.label}: γ = 1 against γ = {x:g}", known[1.0], c) for x, c in known.items() if x < 1]
+            pairs += [Pair(f"{s.label}, γ = 1 − γ = {x:g}", known[1.0], c) for x, c in known.items() if x < 1]
     return compare(results, pairs, METRICS)
 
 

@@ -23,16 +23,19 @@ from typing import Any
 
 import pandas as pd
 
+from workbook.figures import about
+from workbook.figures.names import names
 from workbook.figures.parts import Shown, save, short
-from workbook.ledger import beside, checks, judge
+from workbook.ledger import answer as answering
+from workbook.ledger import beside, careful, checks, judge
 from workbook.ledger import page as ledger_page
 from workbook.ledger.claim import conditions_of
-from workbook.ledger.ruling import AWAITING, ELSEWHERE
 from workbook.results import design, tables
 from workbook.results import results as tables_of
 from workbook.results.design import OF_TRAINING, QUALITY
+from workbook.results.files import CONDITIONS, CURVES, EPISODES, SAMPLES
 from workbook.results.results import ReportError, Results
-from workbook.results.tables import between, counted, join, markdown, number, signed
+from workbook.results.tables import between, join, markdown, number, signed
 from workbook.store.files import atomic_json, atomic_write
 
 GENERAL = (
@@ -41,6 +44,12 @@ GENERAL = (
     "*Too small* is: of the size that was claimed.",
 )
 PROMPTS = 20  # of each run's texts in samples.md
+CLAIMS = (
+    "Intervals are 95 % over seeds. A yardstick: how far PPO without its penalty moves that metric from the untrained "
+    "model; what was published is in the paper's. *Alone*: the word of that test. [Every test](../claims/claims.md), "
+    "with its p values and those that stand beside. {}"
+)
+CAREFUL = "[More of it, and of every run of the profile](../careful/verdict.md)."
 
 
 @dataclass(frozen=True)
@@ -100,41 +109,51 @@ def _nearest(read: dict[str, str], name: str) -> str:
 
 
 def opening(page: Page) -> str:
-    """The question, and the answer in two short sentences from a template; first, what is missing."""
-    results, note = page.results, page.results.params.reports[page.name].note
+    """The question, and the answer in two sentences; before it what is missing."""
+    results = page.results
     lost = [f"**MISSING RUNS: {join([f'`{c}`' for c in results.missing])}.**"] if results.missing else []
-    lacking = [f"`{name}` ({what})" for name, what in results.lacking.items()]
-    lost += [f"**Not shown, because the profile's folder lacks it: {join(lacking)}.**"] if lacking else []
-    care = [f"**Read with care.** {note}"] if note else []
-    return "\n\n".join(
-        [f"# {page.ablation.TITLE}", page.ablation.QUESTION, *lost, answer(page), *care, page.ablation.TERMS]
-    )
+    return "\n\n".join([f"# {page.ablation.TITLE}", page.ablation.QUESTION, *lost, f"**Answer.** {answer(page)}"])
 
 
 def answer(page: Page) -> str:
-    """The first comparison of the headline, and how many claims the ledger decided."""
-    rows, lost = page.judged
-    judged = [r for r in rows if r["word"] not in (AWAITING, ELSEWHERE)]
-    counts = counted(judge.summary(judged)) or "none decided in this profile"
-    second = beside.said(rows) or f"Claims: {counts}{f'; {len(lost)} not judged' if lost else ''}."
-    if not page.headline:
-        return f"**Answer.** No two of its runs can be compared here. {second}"
-    first = page.headline[0]
-    d, n = first.difference, f"{first.difference.n} seed{'s' if first.difference.n > 1 else ''}"
-    value = signed(d.difference, d.low, d.high)
-    return f"**Answer.** {first.label}: {short(first.metric)} {value} ({n}, 95 % interval). {second}"
+    """Two sentences with at most three numbers: the first comparison of the headline, and the ledger's words."""
+    return answering.answer(page.headline, page.judged[0])
+
+
+def picture(shown: Shown) -> str:
+    """A figure as Markdown, and how to read it."""
+    return f"![{shown.figure.get_label()}]({shown.name}.svg)\n\n*How to read this.* {shown.read}"
+
+
+def notes(page: Page) -> str:
+    """The words that need explaining, where the settings are from, and what the folder lacks."""
+    results, note = page.results, page.results.params.reports[page.name].note
+    lacking = [f"`{name}` ({what})" for name, what in results.lacking.items()]
+    lost = [f"The folder of the profile has no {join(lacking)}."] if lacking else []
+    return "\n\n".join([page.ablation.TERMS, *([f"**Read with care.** {note}"] if note else []), *lost])
 
 
 def claims_markdown(page: Page) -> str:
-    """The claims: those not judged, then each one's word and every test, as the ledger writes them."""
+    """The claims: those not judged, then each deciding test, its raw number first; the rest is linked."""
     rows, lost = page.judged
     said = [f"**NOT JUDGED: {i}. Missing runs: {join([f'`{c}`' for c in gone])}.**" for i, gone in lost.items()]
-    text = (
-        ledger_page.markdown(rows).replace("# Claims", "## Claims", 1)
-        if rows
-        else "No claim of this report was judged."
+    if not rows:
+        return "\n\n".join(["## Claims", *said, "No claim of this report was judged."])
+    return "\n\n".join(
+        [
+            "## Claims",
+            *said,
+            beside.said(rows) or f"{ledger_page.counts(rows)}.",
+            markdown(ledger_page.tested(rows)),
+            CLAIMS.format(ledger_page.linked(rows[0]["rule"])),
+        ]
     )
-    return "\n\n".join([*said, text])
+
+
+def careful_markdown(page: Page) -> str:
+    """What the texts show that no score says, of this page's runs; "" where no table has it."""
+    said = careful.said(page.results) if page.results.configs else ""
+    return f"## What a careful reader sees\n\n{said} {CAREFUL}" if said else ""
 
 
 def limits(page: Page) -> str:
@@ -184,44 +203,11 @@ def every_condition(page: Page) -> Iterator[tuple[str, pd.DataFrame]]:
             wide = wide[[m for m in (*QUALITY, *page.ablation.DETAIL) if m in wide]].rename(columns=short)
             for condition in set(here) & set(results.missing):
                 wide.loc[condition] = "MISSING"
+            wide = wide[(wide.fillna("") != "").any(axis=1)]  # not those that were not decoded so
             yield (
                 (f"On {world}: " if world else "") + f"decoded {decoding}",
-                wide.fillna("").rename_axis(index=None, columns=None),
+                wide.fillna("").rename(index=names(results)).rename_axis(index=None, columns=None),
             )
-
-
-def settings(page: Page) -> tuple[pd.DataFrame, str]:
-    """(the settings that differ between the runs, a row per condition; those that all of them share, in a line)."""
-    rows = {c: {**f["run"], **f["learner"]} for c, f in page.results.configs.items()}
-    keys = [k for k in dict.fromkeys(k for row in rows.values() for k in row) if k != "decodings"]
-    values = {k: {c: json.dumps(design.plain(row.get(k))) for c, row in rows.items()} for k in keys}
-    same = [k for k in keys if len(set(values[k].values())) == 1]
-    table = pd.DataFrame({k: {c: design.said(rows[c].get(k)) for c in rows} for k in keys if k not in same})
-    shared = ", ".join(f"{k} {design.said(next(iter(rows.values()))[k]) or '(none)'}" for k in sorted(same))
-    return table, f"The same in all of them: {shared}." if rows else ""
-
-
-def broken(page: Page) -> str:
-    """Which invariant each run breaks on purpose; a Markdown list, empty if none does."""
-    found = {c: f["learner"].get("breaks") for c, f in page.results.configs.items()}
-    return "\n".join(f"- `{c}` breaks on purpose: {', '.join(b)}" for c, b in found.items() if b)
-
-
-def search(page: Page) -> pd.DataFrame:
-    """What was searched for on validation prompts, of the learners whose runs are shown: every candidate, and the
-    chosen."""
-    shown = {f["run"]["algorithm"] for f in page.results.configs.values()}
-    rows = [
-        {
-            "algorithm": algorithm,
-            **{k: number(v) if isinstance(v, float) else v for k, v in c.items()},
-            "chosen": "chosen" if all(c[k] == found[k] for k in ("learning_rate", "kl_coef")) else "",
-        }
-        for algorithm, found in page.results.tune.items()
-        if algorithm in shown
-        for c in found["candidates"]
-    ]
-    return pd.DataFrame(rows, index=[""] * len(rows))
 
 
 # texts ---------------------------------------------------------------------------------------------------------------
@@ -243,7 +229,9 @@ def samples(page: Page, world: str = "", count: int = PROMPTS) -> tuple[list[str
 def samples_html(page: Page, world: str = "", count: int = 6) -> str:
     """`samples` as an HTML table, columns side by side."""
     chosen, rows = samples(page, world, count)
-    return tables.side_by_side(rows, ["prompt", *chosen])
+    called = names(page.results)
+    named = [{called.get(k, k): v for k, v in row.items()} for row in rows]
+    return tables.side_by_side(named, ["prompt", *(called[c] for c in chosen)])
 
 
 def samples_markdown(page: Page) -> str:
@@ -259,7 +247,7 @@ def samples_markdown(page: Page) -> str:
         for condition in chosen if rows else ():
             here = [(i, r) for i, r in enumerate(rows, 1) if condition in r]
             lines = [f"{i}. *{tables.safe(r['prompt'])}* → {tables.safe(r[condition])}" for i, r in here]
-            parts += [f"## {condition}", "\n".join(lines)]
+            parts += [f"## {names(page.results)[condition]} ({condition})", "\n".join(lines)]
     if len(parts) == 1:
         parts.append("No texts: the profile's folder has none of these runs.")
     return "\n\n".join(parts) + "\n"
@@ -280,32 +268,70 @@ def metrics(page: Page) -> dict[str, float]:
     return flat
 
 
-def text(page: Page) -> str:
-    """The page as Markdown, figures linked."""
-    parts = [opening(page)]
+def older(page: Page, folder: Path) -> dict[str, str]:
+    """Name -> alt text of the pictures in the folder that its tables cannot draw again: of curves or episodes that are
+    not kept, drawn when the runs were made."""
+    known = folder / "alt.json"
+    if not known.is_file() or not {CURVES, EPISODES} & set(page.results.lacking):
+        return {}
+    drawn = {shown.name for shown in page.figures if not empty(shown)}
+    alts = json.loads(known.read_text(encoding="utf-8"))
+    return {n: alt for n, alt in alts.items() if n in page.ablation.READ and not any(d.startswith(n) for d in drawn)}
+
+
+def empty(shown: Shown) -> bool:
+    """Whether a figure says only that there is nothing to show."""
+    return shown.figure.get_label().startswith("No picture")
+
+
+def text(page: Page, before: dict[str, str] | None = None) -> str:
+    """The page as Markdown: question, answer, one figure, the rest. before: of `older`."""
+    before = before or {}
+    figures = sorted((s for s in page.figures if s.name not in before), key=empty)  # stable: the first that shows
+    parts = [opening(page), *map(picture, figures[:1])]
     if page.headline:
         parts += ["## In numbers", "Paired by seed; in brackets 95 % intervals.", markdown(headline_table(page))]
-    for shown in page.figures:
-        parts += [
-            f"## {shown.title}",
-            f"![{shown.figure.get_label()}]({shown.name}.svg)",
-            f"*How to read this.* {shown.read}",
-        ]
-    parts.append(claims_markdown(page))
+    parts += [notes(page), claims_markdown(page), *filter(None, [careful_markdown(page)])]
+    for shown in figures[1:]:
+        parts += [f"## {shown.title}", picture(shown)]
+    if before:
+        parts.append("## Drawn when the runs were made")
+        parts += [f"![{alt}]({n}.svg)\n\n*How to read this.* {page.ablation.READ[n]}" for n, alt in before.items()]
     for title, table in every_condition(page):
-        parts += [f"## Every condition, {title}", markdown(table)]
-    differ, same = settings(page)
-    parts += ["## What each run is", *filter(None, [broken(page), markdown(differ) if len(differ) else "", same])]
+        parts += [f"## Every condition, {title}", markdown(table)] if len(table) else []
+    differ, same = about.settings(page.results)
+    parts += ["## What each run is", *filter(None, [about.broken(page.results), markdown(differ), same])]
     parts += ["## What this does not show", limits(page)]
     return "\n\n".join(parts) + "\n"
 
 
 def write(page: Page, folder: str | Path) -> list[str]:
     """Write every file of the page, without those of figures that it no longer has; their names. Same tables, same
-    bytes."""
+    bytes. What the tables cannot make again stays: older pictures, and texts where the folder has no table of them."""
     folder = Path(folder)
+    before = older(page, folder)
+    words = text(page, before)
+    (folder / "alt.json").unlink(missing_ok=True)
+    kept = [save(s.figure, folder, s.name).name for s in page.figures if s.name not in before]
+    atomic_json(folder / "alt.json", {**_alts(folder), **before})
+    kept += [f"{name}.svg" for name in before]
+    for old in folder.glob("*.svg"):
+        if old.name not in kept:
+            old.unlink()
+    files = {"metrics.json": metrics(page), "verdict.json": facts(page)}
+    for name, values in files.items() if CONDITIONS not in page.results.lacking else ():
+        atomic_json(folder / name, values)
+        kept.append(name)
+    atomic_write(folder / "verdict.md", words)
+    if SAMPLES not in page.results.lacking or not (folder / "samples.md").is_file():
+        atomic_write(folder / "samples.md", samples_markdown(page))
+    return sorted([*kept, "verdict.md", "samples.md"])
+
+
+def facts(page: Page) -> dict[str, Any]:
+    """What verdict.json says: the answer and the words, for programs."""
     rows, lost = page.judged
-    facts = {
+    return {
         "profile": page.results.params.profile,
         "report": page.name,
         "seeds": page.results.seeds,
@@ -315,13 +341,8 @@ def write(page: Page, folder: str | Path) -> list[str]:
         "not_judged": lost,
         "words": {r["id"]: r["word"] for r in rows},
     }
-    (folder / "alt.json").unlink(missing_ok=True)
-    kept = [save(shown.figure, folder, shown.name).name for shown in page.figures]
-    for old in folder.glob("*.svg"):
-        if old.name not in kept:
-            old.unlink()
-    atomic_json(folder / "metrics.json", metrics(page))
-    atomic_json(folder / "verdict.json", facts)
-    atomic_write(folder / "verdict.md", text(page))
-    atomic_write(folder / "samples.md", samples_markdown(page))
-    return sorted([*kept, "metrics.json", "verdict.json", "verdict.md", "samples.md"])
+
+
+def _alts(folder: Path) -> dict[str, str]:
+    path = folder / "alt.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

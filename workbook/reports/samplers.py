@@ -53,7 +53,7 @@ def chosen(results: Results, world: str) -> dict[str, str]:
 def delayed(results: Results, world: str) -> list[design.Pair]:
     """Delayed minus synced, alike in everything else."""
     found = design.sweeps(results, "mask_delay", lambda r: r.mask_rule.replace("_", "-"), world=world)
-    return [design.Pair(f"{s.label}: delayed − synced", s.conditions[-1], s.conditions[0]) for s in found if not s.x[0]]
+    return [design.Pair(f"{s.label}, delayed − synced", s.conditions[-1], s.conditions[0]) for s in found if not s.x[0]]
 
 
 def against(results: Results, world: str, decoding: str = "plain") -> list[design.Pair]:

@@ -59,7 +59,7 @@ def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
 def headline(results: Results) -> list[Compared]:
     swept = [s for s in sizes(results) if s.base]
     pairs = [
-        Pair(f"{s.label}: all tokens − {x:g}", s.conditions[-1], c)
+        Pair(f"{s.label}, all tokens − {x:g}", s.conditions[-1], c)
         for s in swept
         for x, c in list(zip(s.x, s.conditions))[:-1]
     ]

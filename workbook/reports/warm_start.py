@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from workbook.figures import dots
+from workbook.figures.names import names
 from workbook.results.design import Compared, Pair, compare, design, plainest, trained, untrained
 from workbook.results.results import Results
 
@@ -34,23 +35,22 @@ METRICS = ("score", "judge", "generation_log_perplexity")
 def pairs(results: Results) -> list[Pair]:
     """Every run that continues another: against the same learner from scratch, against its start, and against longer
     runs."""
-    table = trained(results, "")
+    table, said = trained(results, ""), names(results)
     continued = [c for c in table.index if table.start[c]]
     found = []
     for c in continued:
         alone = [d for d in table.index if not table.start[d] and table.algorithm[d] == table.algorithm[c]]
-        found += [Pair(f"{c} − {d}", c, d) for d in alone]
-        found += [Pair(f"{c} − {table.start[c]}", c, table.start[c])]
+        found += [Pair(f"{said[c]} − {said[d]}", c, d) for d in [*alone, table.start[c]]]
     starts = dict.fromkeys(table.start[c] for c in continued)
     learners = dict.fromkeys(table.algorithm[c] for c in continued)
     for start in (s for s in starts if s in table.index):
-        found += [Pair(f"{d} − {start}", d, start) for a in learners if (d := plainest(results, a))]
+        found += [Pair(f"{said[d]} − {said[start]}", d, start) for a in learners if (d := plainest(results, a))]
         longer = [
             d
             for d in table.index
             if table.algorithm[d] == table.algorithm[start] and table.updates[d] > table.updates[start]
         ]
-        found += [Pair(f"{c} − {d}, equal compute", c, d) for c in continued for d in longer]
+        found += [Pair(f"{said[c]} − {said[d]}, equal compute", c, d) for c in continued for d in longer]
     return found
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from workbook.results.files import CONDITIONS, CURVES, EPISODES, FACTS, PER_SEED
 NEEDED = ("condition", "algorithm", "kl_coef", "kl_target", "updates", "seed", "split", "decoding", "score")
 WHAT = {  # table: what is not shown without it
     CURVES: "curves of training",
-    CONDITIONS: "the settings of the runs, and with them every figure",
+    CONDITIONS: "the settings of the runs as they were; below, those of params.yaml",
     FACTS: "what the models are, and what the search chose",
     SAMPLES: "texts",
     EPISODES: "an episode token by token",
@@ -139,7 +139,8 @@ def load(params, conditions: Sequence[str]) -> Results:
         sample = json.loads(line)
         samples.get(sample["condition"], []).append(sample)
     episodes, configs, facts = (_json(folder / name) for name in (EPISODES, CONDITIONS, FACTS))
-    if lost := [c for c in found if CONDITIONS not in lacking and c not in configs]:
+    configs = {c: _as_stated(params, c, there[c]) for c in found} if CONDITIONS in lacking else configs
+    if lost := [c for c in found if c not in configs]:
         raise ReportError(
             f"{folder / CONDITIONS}: nothing of {', '.join(lost)}; write the tables again (make reproduce)"
         )
@@ -156,6 +157,26 @@ def load(params, conditions: Sequence[str]) -> Results:
         {int(s): fact for s, fact in facts.get("variants", {}).items() if int(s) in set(params.seeds)},
         lacking,
     )
+
+
+def with_settings(results: Results) -> Results:
+    """The results, of those made without them with the settings that params.yaml states."""
+    rows = dict(tuple(results.per_seed.groupby("condition", sort=False)))
+    return replace(results, configs={c: _as_stated(results.params, c, rows[c]) for c in results.conditions})
+
+
+def _as_stated(params, condition: str, rows: pd.DataFrame) -> dict[str, dict]:
+    """What params.yaml says that a run is, in the form of conditions.json. Raises: ReportError where the table of seeds
+    is of a run with other settings."""
+    parts = {"run": params.run(condition), "learner": params.learner_config(condition)}
+    found = {name: part.model_dump(mode="json") for name, part in parts.items()}
+    for name in ("kl_coef", "kl_target", "updates"):
+        stated, there = found["learner"].get(name), rows[name].iloc[0]
+        if stated is not None and pd.notna(there) and float(there) != float(stated):
+            raise ReportError(
+                f"{params.path}: {condition}: {name} is {stated:g}, but the committed table is of a run with {there:g}"
+            )
+    return found
 
 
 def read_per_seed(path: Path) -> pd.DataFrame:

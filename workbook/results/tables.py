@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
@@ -21,9 +22,20 @@ PLURAL = {  # of the ledger, in the order in which they are counted: of several 
 PROMPT_WORDS = 20  # words of a prompt that a report shows at most
 
 
+MINUS = "−"  # the one sign of a negative number in every text, table and figure
+
+
+HYPHEN = re.compile(r"(?:(?<!\w)|(?<=\de))-(?=\.?\d)")  # before a number or in its exponent, not in "distinct-2"
+
+
+def minus(text: str) -> str:
+    """A text whose negative numbers have the one minus sign: "[-0.031, 2e-04]" is "[−0.031, 2e−04]"."""
+    return HYPHEN.sub(MINUS, text)
+
+
 def number(value: float) -> str:
     """Three decimals; where that would show nothing but zeros, or very much, two significant digits."""
-    return f"{value:.3f}" if value == 0 or 0.0005 <= abs(value) < 1e4 else f"{value:.1e}"
+    return minus(f"{value:.3f}" if value == 0 or 0.0005 <= abs(value) < 1e4 else f"{value:.1e}")
 
 
 def between(low: float | None, high: float | None) -> str:
@@ -33,7 +45,7 @@ def between(low: float | None, high: float | None) -> str:
 
 def signed(value: float, low: float | None, high: float | None) -> str:
     """A difference and its interval: "+0.031 [0.011, 0.052]"."""
-    sign = "+" if value >= 0 else "−"
+    sign = "+" if value >= 0 else MINUS
     return f"{sign}{number(abs(value))} {between(low, high)}".strip()
 
 
@@ -56,11 +68,14 @@ def join(parts: Sequence[str], last: str = " and ") -> str:
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """A table as Markdown, nothing cut short; the row names become the first column where they say something."""
+    """A table as Markdown, nothing cut short, one minus sign; the row names become the first column where they say
+    something."""
     if any(table.index.astype(str) != "") and not isinstance(table.index, pd.RangeIndex):
         table = table.rename_axis("").reset_index()
     lines = [list(table.columns), ["---"] * table.shape[1], *table.astype(str).values.tolist()]
-    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |" for cells in lines)
+    return minus(
+        "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |" for cells in lines)
+    )
 
 
 def short(prompt: str) -> str:

@@ -13,14 +13,15 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections import ChainMap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
 import yaml
 
 from workbook.results.tables import markdown
-from workbook.site import claim_page, committed, front, lessons, reference
+from workbook.site import charts, claim_page, committed, effects, forest, front, lessons, reference, slides, vega
 from workbook.site.committed import ABOUT, Committed
 from workbook.site.links import Links
 from workbook.store.files import atomic_write
@@ -32,6 +33,9 @@ HAND = {  # documents that stand elsewhere and are pages too
     "course/STUDENTS.md": "teach/students/index.md",
     "bench/README.md": "reference/speed/how/index.md",
     "data/README.md": "reference/data/index.md",
+    "grue/metrics.md": "findings/grue/metrics/index.md",
+    "grue/submitted/README.md": "findings/grue/submitted/index.md",
+    "grue/traps.md": "findings/grue/traps/index.md",
 }
 UNINDEXED = "---\nsearch:\n  exclude: true\n---\n\n"  # of pages that hold nothing but texts of runs
 ASSETS = "docs/assets"
@@ -57,9 +61,10 @@ def title(text: str) -> str:
     return found[1].strip()
 
 
-def made(found: Committed) -> dict[str, str]:
-    """Page -> Markdown of what no one wrote by hand, the lessons' aside; its links begin at the repository's root."""
-    pages = {f"claims/{name}/index.md": claim_page.page(found, name) for name in found.claims}
+def made(found: Committed, drawn: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """Page -> Markdown of what no one wrote by hand, the lessons' aside; its links begin at the repository's root.
+    drawn: claim -> names of its charts."""
+    pages = {f"claims/{name}/index.md": claim_page.page(found, name, drawn.get(name, ())) for name in found.claims}
     pages |= reference.api(found.root)
     pages["reference/settings/index.md"] = reference.settings()
     pages["index.md"] = home(found)
@@ -68,28 +73,35 @@ def made(found: Committed) -> dict[str, str]:
 
 
 def home(found: Committed) -> str:
-    """The first page: the answer, the picture, five results, and where to go from there."""
-    block = front.block(found, "/claims/{claim}/index.md")
+    """The first page: the answer, where to go from there, the picture, five results."""
     return "\n\n".join(
         [
             "# Is reinforcement learning for language generation what its papers say it is?",
-            block,
-            "## Where to go",
-            "\n".join(
-                f"- {asked}: [{label}](/{page})"
-                for asked, label, page in [
-                    ("Does NLPO beat PPO?", "P04", "claims/P04/index.md"),
-                    ("Every other claim", "findings", "findings/index.md"),
-                    ("Texts, unselected, without the penalty on real reviews", "P01", "claims/P01/index.md"),
-                    ("Train your own model with your own reward", "twelve lines", "docs/use/twelve_lines.md"),
-                    ("Run one claim again", "each claim's page ends with its command", "findings/index.md"),
-                    ("Learn it", "the lessons", "docs/learn/lessons.md"),
-                    ("Teach it: what to hand out in week one", "the course on one page", "docs/teach/checklist.md"),
-                    ("How far to trust it", "the rule and its errors", "docs/sure/design.md"),
-                ]
-            ),
+            front.lines(found),
+            LAUNCH,
+            "\n".join(f"- {asked} [{label}](/{page})" for asked, (label, page) in WAYS.items()),
+            front.shown(found),
+            "## Five results",
+            front.five(found, "/claims/{claim}/index.md"),
         ]
     )
+
+
+WAYS = {  # what a visitor asks: where it is answered
+    "Does NLPO beat PPO?": ("The claim, tested", "claims/P04/index.md"),
+    "Which claims hold?": ("Findings", "findings/index.md"),
+    "What do such models write?": ("Texts of real reviews without the penalty", "claims/P01/index.md#texts-of-imdb"),
+    "My model, my reward?": ("Twelve lines of Python", "docs/use/twelve_lines.md"),
+    "Run one claim again?": ("Choose it, its page has the command", "findings/index.md#claim-by-claim"),
+    "Learn it?": ("The lessons", "docs/learn/lessons.md"),
+    "Teach it?": ("The course, week by week", "docs/teach/checklist.md"),
+    "How far to trust it?": ("The rule and its errors", "docs/sure/design.md"),
+}
+LAUNCH = (  # shown where a JupyterLab serves the page
+    '<p class="launch" hidden>In this JupyterLab: <a data-launch="notebooks/quickstart.ipynb">quick start</a>, '
+    '<a data-launch="notebooks/01_text_as_an_mdp.ipynb">lesson 1</a>, '
+    '<a data-launch="notebooks/start.ipynb">all lessons and the run browser</a>.</p>'
+)
 
 
 def findings(found: Committed) -> str:
@@ -99,14 +111,25 @@ def findings(found: Committed) -> str:
         "The second paper": lambda source: source == committed.SECOND_PAPER,
         "Of our own, and planted to see whether the rule works": lambda source: True,
     }
-    left, parts = list(found.claims), ["# Findings", KEY]
+    left, (first, rest) = list(found.claims), forest.split(found)
+    far = effects.reach([test for _, test in first])
+    parts = [
+        "# Findings",
+        f"## Published beside ours\n\n{BESIDE}\n\n{forest.table(found, first, far)}",
+        claim_page.folded(f"The other {len(rest)} tests with a published effect", forest.table(found, rest, far)),
+        f"## Claim by claim\n\n{KEY}",
+    ]
     for name, belongs in groups.items():
         ids = [claim for claim in left if belongs(found.claims[claim]["source"]["paper"])]
         left = [claim for claim in left if claim not in ids]
-        parts += [f"## {name}", claim_page.index(found, ids)] if ids else []
+        parts += [f"### {name}", claim_page.index(found, ids)] if ids else []
     return "\n\n".join(parts) + "\n"
 
 
+BESIDE = (
+    "Of the registered design, in the metric's unit, with intervals over draws; the picture is in yardsticks, and what "
+    "lies beyond its axis stands at its edge. [Every profile in one picture](/reports/forest.svg)."
+)
 KEY = (
     "A claim *holds*, perhaps *smaller than stated*; it is *too small* where an effect of the stated size is excluded "
     "either way, *opposite* where it is shown to go the other way, *open* where neither is known; a dash: not tested "
@@ -137,25 +160,36 @@ def write(root: Path, out: Path, site: Path) -> dict[str, str]:
     """
     found, pages = committed.read(root), out / "pages"
     shutil.rmtree(out, ignore_errors=True)
-    known, fresh, taught = places(root), made(found), lessons.pages(root)
+    of_claims, beside = {name: charts.of_claim(found, name) for name in found.claims}, charts.beside(found)
+    known, fresh, taught = places(root), made(found, of_claims), lessons.pages(root)
     whole = known | {name: lessons.place(name) for name in taught}
-    links = Links(root, pages, whole, {*fresh, *whole.values()})
+    decks = {
+        lessons.deck(name): (f"notebooks/{name}.ipynb", slides.deck(each)) for name, each in lessons.read(root).items()
+    }
+    after = {file: "\n\n".join(map(vega.place, drawn)) for file, drawn in beside.items()}
+    links = Links(root, pages, whole, {*fresh, *decks, *whole.values()}, after)
     texts = {page: (page, text) for page, text in fresh.items()}
-    texts |= {lessons.place(name): (name, text) for name, text in taught.items()}
-    more = {"docs/ablations/index.md": reports_table(root), "docs/learn/lessons.md": lessons.table(root)}
+    texts |= decks | {lessons.place(name): (name, text) for name, text in taught.items()}
+    more = {"docs/ablations/index.md": reports_table(root)}
+    filled = {lessons.LISTED: lessons.listed(root), lessons.ANSWERS: lessons.answered(root)}
     for source, page in known.items():
-        text = (root / source).read_text(encoding="utf-8")
+        text = filled.get(source) or (root / source).read_text(encoding="utf-8")
         texts[page] = (source, text + (f"\n{more[source]}\n" if source in more else ""))
     titles = {}
     for page, (source, text) in texts.items():
         titles[page] = title(text)
         body = (UNINDEXED if page.endswith("/samples/index.md") else "") + links.move(text, source, page)
         atomic_write(pages / page, body)
+    for name, data in lessons.files(root).items():
+        atomic_write(pages / name, data)
     shutil.copytree(root / ASSETS, pages / "assets", dirs_exist_ok=True)
+    for name, chart in ChainMap(*of_claims.values(), *beside.values()).items():
+        atomic_write(pages / "charts" / f"{name}.js", vega.script(name, chart))
     config = {
         "INHERIT": str(root / "mkdocs.yml"),
         "docs_dir": "pages",
         "site_dir": str(site),
+        "theme": {"custom_dir": str(root / "workbook/site/theme")},
         "nav": nav(titles),
     }
     atomic_write(out / "mkdocs.yml", yaml.safe_dump(config, sort_keys=False, allow_unicode=True))
@@ -177,13 +211,18 @@ def nav(titles: Mapping[str, str]) -> list[dict]:
     claims = [{page.split("/")[1]: page} for page in titles if page.startswith("claims/")]
     api = [name for name in below("reference/api") if name != "reference/api"]
     profiles = {p: [n for n in below(f"reports/{p}") if not n.endswith("/samples")] for p in ABOUT}
-    told = ("settled", "ledger", "length", "full", "second_paper", "real_reviews")
+    told = ("settled", "ledger", "length", "full", "second_paper", "real_reviews", "grue")
     return [
         {"Home": "index.md"},
         {"Findings": ["findings/index.md", *some(*(f"findings/{n}" for n in told)), {"Claim by claim": claims}]},
         {"Ablations": ["ablations/index.md", *({p: some(*names)} for p, names in profiles.items() if names)]},
         {"Learn": ["learn/lessons/index.md", *some(*(n for n in below("learn") if n != "learn/lessons"))]},
-        {"Teach": some("teach/checklist", "teach/guide", "teach/students", "teach/consent", "teach/licence_and_data")},
+        {
+            "Teach": some(
+                *(f"teach/{n}" for n in ("checklist", "slides", "project", "guide", "students")),
+                *(f"teach/{n}" for n in ("consent", "licence_and_data")),
+            )
+        },
         {
             "Use": some(
                 *(f"use/{n}" for n in ("install", "twelve_lines", "own_model", "write_your_own", "change", "machines"))
@@ -201,7 +240,11 @@ def nav(titles: Mapping[str, str]) -> list[dict]:
 
 
 def build(root: Path, out: Path) -> None:
-    """MkDocs over `write`'s pages; a warning is an error. Raises: CalledProcessError."""
+    """MkDocs over `write`'s pages; a warning is an error. The charts' library is put beside them first.
+
+    Raises: CalledProcessError.
+    """
+    atomic_write(out / "pages/assets/vega.js", vega.library())
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f", str(out / "mkdocs.yml")]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # the theme's word on a later MkDocs; the lock has this one
     subprocess.run(command, cwd=root, env=quiet, check=True)

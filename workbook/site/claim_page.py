@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +14,20 @@ import pandas as pd
 from workbook.ledger import beside
 from workbook.results.measures import MEASURES
 from workbook.results.tables import join, markdown
-from workbook.site import effects
-from workbook.site.committed import ABOUT, Committed, deciding, folder, tested
+from workbook.site import charts, effects, vega, words
+from workbook.site.committed import ABOUT, DESIGN, DRAWN, Committed, deciding, folder, tested
 
 TEXTS = 5  # of each seed
 SHOWN = 4  # conditions whose texts are shown
-DESIGN = "settle"  # which DVC does not run
 JUDGE, DRAW = (f".venv/bin/python -m workbook.stages.settle {what} {DESIGN}" for what in ("judge", "run"))
 NOT_SETTINGS = ("decodings", "test_prompts")  # of a run's entry: what is measured, not how it is made
 
 
-def page(found: Committed, claim: str) -> str:
-    """Markdown of claims/<claim>/. Raises: KeyError for a claim that claims.yaml does not have."""
+def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
+    """Markdown of claims/<claim>/. drawn: names of the charts that it shows, of `charts.of_claim`.
+
+    Raises: KeyError for a claim that claims.yaml does not have.
+    """
     about, rows = found.claims[claim], found.rows(claim)
     parts = [
         f"# {claim}. {' '.join(about['claim'].split())}",
@@ -34,11 +36,14 @@ def page(found: Committed, claim: str) -> str:
         published(about),
     ]
     if rows:
-        parts += ["## What was found", KEY, *tests(rows, "decides")]
+        forest = [vega.place(name) for name in drawn if name == f"{claim}-{charts.EFFECTS}"]
+        every = [vega.place(name) for name in drawn if name != f"{claim}-{charts.EFFECTS}"]
+        parts += ["## What was found", KEY, *([of_draws(rows), *forest] if forest else []), *tests(rows, "decides")]
         if aside := tests(rows, "beside"):
             parts.append(folded(f"{len(aside) // 2} tests that stand beside and decide nothing", "\n\n".join(aside)))
         parts += ["## What would change our mind", changes(rows)]
-        parts += [FIGURE, drawn] if (drawn := figure(found, claim, rows)) else []
+        shown = figure(found, claim, rows)
+        parts += ["## The figures"] * bool(every or shown) + [EVERY] * bool(every) + every + [shown] * bool(shown)
         parts += ["## The runs and their settings", conditions(found, claim, rows)]
         parts += ["## What they wrote", texts(found, rows)]
         parts += ["## Run just this again", again(found, rows)]
@@ -153,7 +158,15 @@ def changes(rows: Mapping[str, Mapping[str, Any]]) -> str:
     )
 
 
-FIGURE = "## The figure"
+EVERY = "Each point is a draw, the line its run's mean. Hover over a point, or tap it, for the setting and a text."
+
+
+def of_draws(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """How to read the forest of the first profile."""
+    return (
+        f"All tests of `{next(iter(rows))}` on one axis: small points are single draws, the large one their mean with "
+        "its interval, the diamond what was published. Hover over any of them, or tap it, for its numbers."
+    )
 
 
 def figure(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
@@ -191,7 +204,7 @@ def conditions(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any
         profile = next((p for p in rows if name in found.runs[p]), None)
         if profile is not None:
             entry = {k: v for k, v in found.runs[profile][name].items() if k not in NOT_SETTINGS}
-            lines.append({"run": f"`{name}`", "sets": shown(entry), "in": f"`{profile}`"})
+            lines.append({"run": words.run(entry), "called": f"`{name}`", "sets": shown(entry), "in": f"`{profile}`"})
     files = [f"{folder(p)}/params.yaml".removeprefix("./") for p in rows if found.runs[p]]
     links = join([f"[{file}](/{file})" for file in files])
     report = found.claims[claim].get("report", "none")
@@ -209,13 +222,15 @@ def texts(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
     """The first texts of every seed that is committed, of the first conditions; none is selected."""
     parts = []
     for profile in rows:
-        kept = found.texts[profile]
+        kept, folds, seeds = found.texts[profile], [], {}
         for name in [n for n in named_conditions(rows) if n in kept][:SHOWN]:
-            seeds = list(dict.fromkeys(text.seed for text in kept[name]))
-            for seed in seeds:
+            for seed in dict.fromkeys(text.seed for text in kept[name]):
+                seeds[seed] = None
                 lines = [text.line for text in kept[name] if text.seed == seed][:TEXTS]
                 numbered = "\n".join(f"{i}. {line}" for i, line in enumerate(lines, 1))
-                parts.append(folded(f"`{name}`, {profile}, seed {seed}", numbered))
+                folds.append(folded(f"{charts.named(found, profile, name)}; {profile}, seed {seed}", numbered))
+        if folds:
+            parts += [f"### Texts of `{profile}`", *folds, *lacking(found, profile, seeds)]
     if not parts:
         return "No text of these runs is committed; a run of them here writes `samples.jsonl` beside its numbers."
     said = (
@@ -223,6 +238,16 @@ def texts(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
         "score that it was trained on. Texts of every seed that is committed are here."
     )
     return "\n\n".join([said, *parts])
+
+
+def lacking(found: Committed, profile: str, there: Collection[int]) -> list[str]:
+    """Which seeds were measured and have no text here, and what writes them."""
+    gone = sorted({int(seed) for seed in found.measured[profile].seed} - {*there})
+    if not gone:
+        return []
+    run = "the command below" if profile == DRAWN else f"`dvc repro` of the run in `{folder(profile)}`"
+    seeds = f"seed{'s' * (len(gone) > 1)} {join([str(seed) for seed in gone])}"
+    return [f"Of {seeds} no text is committed, their numbers are; {run} writes them into `runs/`, in `samples.jsonl`."]
 
 
 def again(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:

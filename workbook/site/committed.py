@@ -6,6 +6,7 @@ found.ledgers["settle"]["P20"]["word"]
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Mapping
@@ -13,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
 import yaml
 
 from workbook.ledger.combine import find_ledgers
 from workbook.ledger.ruling import AWAITING, ELSEWHERE
-from workbook.results.files import SAMPLES
+from workbook.results.files import PER_SEED, SAMPLES
 from workbook.results.tables import safe, short
 
 ABOUT = {  # profile: what its numbers are of; in the order in which pages show them
@@ -27,6 +29,8 @@ ABOUT = {  # profile: what its numbers are of; in the order in which pages show 
     "follow_up": "the second paper's questions; older code",
     "mini": "the registered design's first draws: effects, too few for words",
 }
+DESIGN, DRAWN = "settle", "mini"  # the registered design; the profile that runs its first draws
+DRAWS = "draws.csv"  # of the registered design, as PER_SEED of the others
 FIRST_PAPER, SECOND_PAPER = "arXiv:2210.01241", "CS224N report"
 UNTRAINED = {"zero-shot (before)": "zero_shot"}  # what older pages call it
 
@@ -37,22 +41,35 @@ class Text(NamedTuple):
     seed: int
     line: str
 
+    @property
+    def plain(self) -> str:
+        """The line without Markdown."""
+        marked = re.sub(r"(?<!\\)\*", "", self.line)
+        return html.unescape(re.sub(r"\\(.)", r"\1", marked))
+
 
 @dataclass(frozen=True)
 class Committed:
     """ledgers: profile -> claim -> row of claims.json; claims: claims.yaml; runs: profile -> condition -> what its
-    settings say beside the profile's sections; texts: profile -> condition -> texts, as they came, none selected."""
+    settings say beside the profile's sections; texts: profile -> condition -> texts, as they came, none selected;
+    measured: profile -> a row per run, draw and decoding, on test prompts; shown: profile -> report -> its runs."""
 
     root: Path
     ledgers: Mapping[str, Mapping[str, Mapping[str, Any]]]
     claims: Mapping[str, Mapping[str, Any]]
     runs: Mapping[str, Mapping[str, Mapping[str, Any]]]
     texts: Mapping[str, Mapping[str, list[Text]]]
+    measured: Mapping[str, pd.DataFrame]
+    shown: Mapping[str, Mapping[str, list[str]]]
 
     @property
     def profiles(self) -> list[str]:
         """Those with a ledger, in the order of pages."""
         return [*(p for p in ABOUT if p in self.ledgers), *sorted(self.ledgers.keys() - ABOUT)]
+
+    def texts_of(self, profile: str) -> Mapping[str, list[Text]]:
+        """Condition -> texts; the registered design's first draws are another profile's, and their texts too."""
+        return self.texts[DRAWN if profile == DESIGN else profile]
 
     def rows(self, claim: str) -> dict[str, Mapping[str, Any]]:
         """Profile -> the claim's row, of the profiles that have an effect or a word for it."""
@@ -70,9 +87,24 @@ def read(root: Path) -> Committed:
         if any(tested(row) or deciding(row) for row in rows.values()):
             ledgers[profile] = rows
     claims = yaml.safe_load((root / "claims.yaml").read_text(encoding="utf-8"))
-    runs = {profile: settings(root, profile) for profile in ledgers}
+    params = {profile: read_params(root, profile) for profile in ledgers}
+    runs = {
+        profile: {**values.get("runs", {}), **(values.get("continued") or {})} for profile, values in params.items()
+    }
+    shown = {
+        profile: {name: report["conditions"] for name, report in values.get("reports", {}).items()}
+        for profile, values in params.items()
+    }
     texts = {profile: read_texts(root / "reports" / profile) for profile in ledgers}
-    return Committed(root, ledgers, claims, runs, texts)
+    measured = {profile: measures(root / "reports" / profile) for profile in ledgers}
+    return Committed(root, ledgers, claims, runs, texts, measured, shown)
+
+
+def measures(reports: Path) -> pd.DataFrame:
+    """The profile's table of draws, of whole runs on test prompts."""
+    file = next((reports / name for name in (DRAWS, PER_SEED) if (reports / name).is_file()), None)
+    table = pd.DataFrame(columns=["condition", "split", "decoding", "seed"]) if file is None else pd.read_csv(file)
+    return table[table.split == "test"]
 
 
 def deciding(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -90,11 +122,10 @@ def folder(profile: str) -> str:
     return "." if profile == "mini" else f"profiles/{profile}"
 
 
-def settings(root: Path, profile: str) -> dict[str, dict[str, Any]]:
-    """Condition -> what it sets, of runs and of continued runs; empty where the profile's settings are not there."""
+def read_params(root: Path, profile: str) -> dict[str, Any]:
+    """The profile's settings; empty where they are not there."""
     file = root / folder(profile) / "params.yaml"
-    values = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return {**values.get("runs", {}), **(values.get("continued") or {})}
+    return yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
 def read_texts(reports: Path) -> dict[str, list[Text]]:

@@ -14,10 +14,9 @@ import pandas as pd
 from workbook.results.files import FACTS
 from workbook.results.tables import markdown
 from workbook.site import effects, picture
-from workbook.site.committed import Committed
+from workbook.site.committed import DESIGN, DRAWN, Committed
 
 BEGIN, END = "<!-- front: python -m workbook.site readme -->", "<!-- end of front -->"
-DESIGN, DRAWN = "settle", "mini"  # whose words stand here; the profile that runs its first draws
 FIVE = {  # claim: the test whose numbers stand in the table
     "P01": "ppo score",
     "P04": "equal beta and decoding",
@@ -80,10 +79,14 @@ def five(found: Committed, link: str = REPORT) -> str:
     return markdown(pd.DataFrame(rows))
 
 
-def block(found: Committed, link: str = REPORT) -> str:
-    """Three lines, the picture, five results; link: as of `five`."""
-    words = picture.in_words(*picture.three(found.root / "reports" / DRAWN))
-    return "\n\n".join([lines(found), f"![{words}]({PICTURE})", "**Five results**", five(found, link)])
+def shown(found: Committed) -> str:
+    """The picture of three texts."""
+    return f"![{picture.in_words(*picture.three(found.root / 'reports' / DRAWN))}]({PICTURE})"
+
+
+def block(found: Committed) -> str:
+    """Three lines, the picture, five results."""
+    return "\n\n".join([lines(found), shown(found), "**Five results**", five(found)])
 
 
 def readme(text: str, found: Committed) -> str:

@@ -1,50 +1,178 @@
-"""The lessons' pages: what each asks, goes through and leaves to try. Outputs are made by whoever runs them."""
+"""The lessons' pages: the whole lesson with what its cells gave, the questions' answers apart, what to read.
+
+Outputs are those of ``workbook.site.outputs``: shown as today's where their key is that of the code as it is, named as
+an older code's where not, and left out, with the command that makes them, where there are none.
+"""
 
 from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pandas as pd
 
 from workbook.results.tables import markdown
+from workbook.site import outputs
+from workbook.store.identity import Code
 
 ASKED = re.compile(r"\*\*Question\.\*\*\s*(.+?)(?:\n\n|\Z)", re.DOTALL)
+NUMBERED = re.compile(r"^(\d+)\. (.+)$", re.MULTILINE)
+READ = re.compile(r"\*(?:How to read|Reading|What you see|Look for|Look at)")
+LISTED, ANSWERS, READING = "docs/learn/lessons.md", "docs/learn/answers.md", "docs/learn/reading.md"
+TYPED = re.compile(r"^\| `notebooks/` \|.*?\n(?=\n)", re.MULTILINE | re.DOTALL)  # the list that a clone shows
+WORDS_A_MINUTE, SECONDS_A_LINE = 120, 10  # of reading; assumed, nobody has been timed
+MISSING = "made when you run it; none are kept yet"
+OLDER = (
+    '!!! warning "Outputs of older code"\n\n    What the cells gave was kept before the code that this lesson runs was '
+    "changed; numbers may differ today. `make lessons` makes them anew."
+)
 
 
-def read(root: Path) -> dict[str, tuple[list[str], int]]:
-    """Lesson -> (its text cells, how many cells of code it has), in order."""
-    found = {}
-    for file in sorted((root / "notebooks").glob("[01][0-9]_*.ipynb")):
-        cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
-        said = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
-        found[file.stem] = (said, sum(cell["cell_type"] == "code" for cell in cells))
+class Lesson(NamedTuple):
+    """cells: (kind, text) of each cell; kept: its outputs or None; current: whether today's code gave them."""
+
+    name: str
+    cells: list[tuple[str, str]]
+    kept: outputs.Outputs | None
+    current: bool
+
+    @property
+    def number(self) -> int:
+        return int(self.name[:2])
+
+    @property
+    def said(self) -> list[str]:
+        """Its text cells."""
+        return [text for kind, text in self.cells if kind == "markdown"]
+
+    @property
+    def title(self) -> str:
+        return re.match(r"# (.+)", self.said[0])[1]
+
+    @property
+    def question(self) -> str:
+        return " ".join(ASKED.search(self.said[0])[1].split())
+
+    @property
+    def asked(self) -> list[str]:
+        """The three questions at its end."""
+        return [text for _, text in NUMBERED.findall(self.said[-1].partition("## Three questions")[2])]
+
+    @property
+    def minutes(self) -> int:
+        """Of reading, to the next five."""
+        lines = sum(len(text.splitlines()) for kind, text in self.cells if kind == "code")
+        needed = len(" ".join(self.said).split()) / WORDS_A_MINUTE + lines * SECONDS_A_LINE / 60
+        return 5 * round(needed / 5)
+
+    @property
+    def takes(self) -> str:
+        """Reading and computing, in words."""
+        computing = f", {self.kept.seconds} s of computing" if self.kept else ""
+        return f"{self.minutes} minutes of reading{computing}"
+
+    def given(self, cell: int) -> list[dict[str, str]]:
+        """What a cell gave; of one that shows committed tables: what it shows today."""
+        text = self.cells[cell][1]
+        if outputs.from_tables(text):
+            return outputs.computed(text)
+        return list(self.kept.cells.get(cell, ())) if self.kept else []
+
+
+@cache
+def read(root: Path) -> dict[str, Lesson]:
+    """Name -> lesson, in order. Raises: ValueError for one without a title, a question or its three questions."""
+    code, found = Code(root), {}
+    for name in outputs.names(root):
+        cells = json.loads((root / f"notebooks/{name}.ipynb").read_text(encoding="utf-8"))["cells"]
+        kept = outputs.read(root, name)
+        current = kept is not None and kept.key == outputs.key(root, name, code)
+        found[name] = Lesson(name, [(c["cell_type"], "".join(c["source"])) for c in cells], kept, current)
+        first = found[name].said[0]
+        if not re.match(r"# .+", first) or not ASKED.search(first) or len(found[name].asked) != 3:
+            raise ValueError(
+                f"notebooks/{name}.ipynb: expected a first cell with a title and **Question.**, a last one with three"
+            )
     return found
 
 
 def pages(root: Path) -> dict[str, str]:
-    """Notebook -> its page as Markdown, links as in the notebook.
+    """Notebook -> its page as Markdown, links as in the notebook."""
+    books = sections(root, READING)
+    return {f"notebooks/{name}.ipynb": page(lesson, books) for name, lesson in read(root).items()}
 
-    Raises: ValueError for one without a title or a question.
-    """
-    made = {}
-    for name, (said, code) in read(root).items():
-        title = re.match(r"# (.+)", said[0])
-        if not title or not ASKED.search(said[0]):
-            raise ValueError(f"notebooks/{name}.ipynb: expected a first cell with a title and **Question.**")
-        sections = re.findall(r"^## (.+)", "\n".join(said), re.MULTILINE)
-        ending = next((i for i, text in enumerate(said) if text.startswith("## What to try")), len(said))
-        parts = [
-            said[0],
-            f"Open it: `make lab`, then `{name}`. It has {code} cells of code; its outputs are made when you run it, "
-            "not kept.",
-            "## What it goes through",
-            "\n".join(f"{i}. {section}" for i, section in enumerate(numbered(sections), 1)),
-            *said[ending:],
-        ]
-        made[f"notebooks/{name}.ipynb"] = "\n\n".join(parts) + "\n"
-    return made
+
+def page(lesson: Lesson, books: dict[int, str]) -> str:
+    """A lesson's page. Raises: ValueError where there is nothing to read beside it."""
+    if lesson.number not in books:
+        raise ValueError(f"{READING}: expected a section ## Lesson {lesson.number}")
+    first, *rest = lesson.said
+    about = [f"*It takes* {lesson.takes}.", f"*Open it:* `make lab`, then `{lesson.name}`."]
+    about += [f"*On a wall:* [slides](/{deck(lesson.name)})."]
+    if lesson.kept is None:
+        about += [f"*Outputs:* {MISSING} (`make lessons`)."]
+    launch = f'<a data-launch="notebooks/{lesson.name}.ipynb">Open it in this JupyterLab</a>'
+    parts = [
+        first,
+        f'<p class="launch" hidden>{launch}</p>',
+        " ".join(about),
+        *([OLDER] if lesson.kept and not lesson.current else []),
+    ]
+    for number, (kind, text) in enumerate(lesson.cells[1:], 1):
+        parts += [text] if kind == "markdown" else [f"```python\n{text}\n```", *shown(lesson, number)]
+    return "\n\n".join([*parts, "## To read", books[lesson.number]]) + "\n"
+
+
+def shown(lesson: Lesson, cell: int) -> list[str]:
+    """What a cell gave, as Markdown and HTML; pictures lie beside the page."""
+    found = []
+    for number, each in enumerate(lesson.given(cell)):
+        if "text" in each:
+            found.append(f"``` {{ .text .no-copy }}\n{each['text']}\n```")
+        elif "html" in each:
+            found.append(f'<div class="given">{each["html"]}</div>')
+        else:
+            file = picture(cell, number, each)
+            found.append(f'<p class="given"><a href="{file}"><img src="{file}" alt="{about(lesson, cell)}"></a></p>')
+    return found
+
+
+def picture(cell: int, number: int, given: dict[str, str]) -> str:
+    """The file of a cell's picture, beside the page that shows it."""
+    return f"cell-{cell:02}-{number}.{'svg' if 'svg' in given else 'png'}"
+
+
+def about(lesson: Lesson, cell: int) -> str:
+    """What a picture shows, in words: the section it stands in, and how its text says that it is read."""
+    before = "\n".join(text for kind, text in lesson.cells[:cell] if kind == "markdown")
+    headings = re.findall(r"^#+ (.+)$", before, re.MULTILINE)
+    how = re.match(r"\*[^*]*\*:?\s*(.+?[.?])(?:\s|$)", reading(lesson, cell), re.DOTALL)
+    return outputs.alt(headings[-1] + (f": {how[1]}" if how else ""))
+
+
+def reading(lesson: Lesson, cell: int) -> str:
+    """The words on how to read what a cell gave: of the text behind it, else of that before it; "" where none has."""
+    for kind, text in [*lesson.cells[cell + 1 : cell + 2], lesson.cells[cell - 1]]:
+        for block in re.split(r"\n\n+", text) if kind == "markdown" else ():
+            if READ.match(block):
+                return block
+    return ""
+
+
+def files(root: Path) -> dict[str, bytes]:
+    """Path on the site -> picture, of all lessons: once beside the page, once beside the slides."""
+    found = {}
+    for name, lesson in read(root).items():
+        for cell, given in (lesson.kept.cells if lesson.kept else {}).items():
+            for number, each in enumerate(given):
+                if "svg" in each or "png" in each:
+                    data = each["svg"].encode() if "svg" in each else outputs.picture(each["png"])
+                    for page_of in (f"learn/{name}/index.md", deck(name)):
+                        found[f"{Path(page_of).parent.as_posix()}/{picture(cell, number, each)}"] = data
+    return found
 
 
 def place(notebook: str) -> str:
@@ -52,17 +180,49 @@ def place(notebook: str) -> str:
     return f"learn/{Path(notebook).stem}/index.md"
 
 
-def numbered(sections: list[str]) -> list[str]:
-    """The sections of the lesson itself, without numbers that they carry and without those that close it."""
-    kept = [re.sub(r"^\d+\.?\s*", "", section) for section in sections]
-    return [section for section in kept if section not in ("What to try", "Three questions")]
+def deck(name: str) -> str:
+    """The page of a lesson's slides."""
+    return f"teach/slides/{name}/index.md"
+
+
+def sections(root: Path, page_of: str) -> dict[int, str]:
+    """Number of a lesson -> what a page says under `## Lesson N`."""
+    parts = re.split(r"^## Lesson (\d+)\n", (root / page_of).read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {int(number): text.strip() for number, text in zip(parts[1::2], parts[2::2])}
+
+
+def answered(root: Path) -> str:
+    """The page of answers with each question before its answer. Raises: ValueError where one is missing."""
+    text = (root / ANSWERS).read_text(encoding="utf-8")
+    known = sections(root, ANSWERS)
+    for name, lesson in read(root).items():
+        answers = dict(NUMBERED.findall(known.get(lesson.number, "")))
+        if [*answers] != ["1", "2", "3"]:
+            raise ValueError(f"{ANSWERS}: expected answers 1., 2. and 3. under ## Lesson {lesson.number}")
+        both = "\n".join(f"{i}. *{q}*\n\n    {answers[str(i)]}\n" for i, q in enumerate(lesson.asked, 1))
+        head, whole = f"## Lesson {lesson.number}\n\n", f"[{lesson.title}](/{place(name)})"
+        text = text.replace(head + known[lesson.number], f"{head}{whole}\n\n{both}")
+    return text
+
+
+def listed(root: Path) -> str:
+    """The page of lessons, with pages, times and slides in its list. Raises: ValueError where it has no list."""
+    text, found = TYPED.subn(lambda _: table(root) + "\n", (root / LISTED).read_text(encoding="utf-8"))
+    if found != 1:
+        raise ValueError(f"{LISTED}: expected one table that begins with `notebooks/`, found {found}")
+    return text
 
 
 def table(root: Path) -> str:
-    """A row per lesson: its page, its question."""
-    rows = []
-    for name, (said, _) in read(root).items():
-        title = re.match(r"# (.+)", said[0])[1]
-        asked = " ".join(ASKED.search(said[0])[1].split())
-        rows.append({"lesson": f"[{title}](/learn/{name}/index.md)", "question": asked})
+    """A row per lesson: its page, its question, how long it takes, its slides."""
+    rows = [
+        {
+            "lesson": f"[{lesson.title}](/{place(name)})",
+            "question": lesson.question,
+            "reading": f"{lesson.minutes} min",
+            "computing": f"{lesson.kept.seconds} s" if lesson.kept else "–",
+            "slides": f"[slides](/{deck(name)})",
+        }
+        for name, lesson in read(root).items()
+    ]
     return markdown(pd.DataFrame(rows))

@@ -25,10 +25,12 @@ class LinkError(ValueError):
 
 class Links:
     """places: file of the repository -> its page on the site; pages: every page of the site; out: where the pages
-    are."""
+    are; after: picture of the repository -> Markdown that follows it wherever it is shown."""
 
-    def __init__(self, root: Path, out: Path, places: Mapping[str, str], pages: set[str]) -> None:
-        self.root, self.out, self.places, self.pages = root, out, places, pages
+    def __init__(
+        self, root: Path, out: Path, places: Mapping[str, str], pages: set[str], after: Mapping[str, str] | None = None
+    ) -> None:
+        self.root, self.out, self.places, self.pages, self.after = root, out, places, pages, after or {}
 
     def move(self, text: str, source: str, page: str) -> str:
         """The text of `source` (a file of the repository, or its page's own place) with the links that it has as
@@ -46,7 +48,10 @@ class Links:
             path = path.lstrip("/") if path.startswith("/") else posixpath.normpath(posixpath.join(here, path))
             found = posixpath.relpath(self._place(path, source), posixpath.dirname(page))
             whole = f"{match['open']}{found}{mark}{anchor})"
-            return f"[{whole}]({found})" if match["open"].startswith("!") else whole
+            if not match["open"].startswith("!"):
+                return whole
+            more = f"\n\n{self.after[path]}" if path in self.after else ""
+            return f"[{whole}]({found}){more}"
 
         parts = BLOCK.split(text)
         return "".join(part if i % 2 else LINK.sub(changed, part) for i, part in enumerate(parts))

@@ -97,18 +97,18 @@ def slurm(partition: str, jobs: int, scratch: Path) -> Any:
         raise ConfigError(f"WORKERS=slurm:{partition}: {error}; requirements.lock has dask-jobqueue") from error
     certificates = scratch / "certificates"
     certificates.mkdir(parents=True, exist_ok=True, mode=0o700)
-    before = [
-        *dask.config.get("jobqueue.slurm.job-script-prologue", ()),
-        *(f"export {n}={v}" for n, v in ONE_THREAD.items()),
-    ]
-    own = {"queue": partition, "python": sys.executable, "job_script_prologue": before}
-    safe = {
-        "security": True,
-        "shared_temp_directory": str(certificates),
-        "scheduler_options": {"dashboard_address": HERE},
+    names = ("job-script-prologue", "worker-extra-args")  # ours come to the user's, and do not replace them
+    users = {name: dask.config.get(f"jobqueue.slurm.{name}", None) or () for name in names}
+    own = {
+        "queue": partition,
+        "python": sys.executable,
+        "job_script_prologue": [*users["job-script-prologue"], *(f"export {n}={v}" for n, v in ONE_THREAD.items())],
+        "worker_extra_args": [*users["worker-extra-args"], "--no-dashboard"],
     }
+    safe = {"security": True, "shared_temp_directory": str(certificates)}
+    safe["scheduler_options"] = {"dashboard_address": HERE}
     try:
-        cluster = SLURMCluster(**own, **safe, worker_extra_args=["--no-dashboard"])
+        cluster = SLURMCluster(**own, **safe)
     except ValueError as error:
         where = "jobqueue: slurm: in ~/.config/dask/jobqueue.yaml"
         raise ConfigError(

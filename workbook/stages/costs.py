@@ -14,11 +14,16 @@ from types import MappingProxyType
 
 from rlnlp.settings import Settings
 from workbook.runs.params import Params
+from workbook.runs.train import SAVE_EVERY
+from workbook.stages import roofline
 from workbook.stages.shapes import Shape
 
 REVIEW_TOKENS = 300  # a human review, whose likelihood evaluation measures
 WORLD_PROMPT = 5  # tokens
 BYTES = 4  # of a float32
+TOGETHER = 512  # episodes that evaluation samples at once on a GPU, at fixed shapes
+CHECKPOINTS = 2  # newest ones that stay (states.save_state)
+COPIES_OF_OUTPUTS = 2  # of what a stage leaves: its output, and DVC's cache of it
 LOGITS_AT_ONCE, COPIES = 4096, 5  # positions whose logits evaluation holds (models.CHUNK), and how many such tensors
 
 FORMULA = """FLOPs: 2 N per token forward, 4 N more backward; N = all parameters; prompts and responses at their full
@@ -53,7 +58,8 @@ DEVICES = {
 class Cost:
     """Of one run or of many. episodes: responses trained on; sampled, trained, evaluated: response tokens (sampled in
     training, trained on, once per epoch, sampled in evaluation); passes: forward passes, a backward one being two;
-    memory: bytes at the peak, of several runs the largest."""
+    memory: bytes at the peak, of several runs the largest; decoded, stepped: bytes that decoding and the optimiser move
+    on a GPU at fixed shapes in bf16; left, written: bytes that stay on the disk, and that checkpoints write."""
 
     episodes: float = 0
     sampled: float = 0
@@ -62,6 +68,10 @@ class Cost:
     flops: float = 0
     passes: float = 0
     memory: float = 0
+    decoded: float = 0
+    stepped: float = 0
+    left: float = 0
+    written: float = 0
 
     def __add__(self, other: Cost) -> Cost:
         mine, theirs = dataclasses.asdict(self), dataclasses.asdict(other)
@@ -105,9 +115,8 @@ def of_run(
             worlds[run.world],
             None,
         )
-    return training(params, settings, policy, reward) + evaluation(
-        params, settings, run.decodings, policy, reward, not run.world
-    )
+    tested = evaluation(params, settings, run.decodings, policy, reward, not run.world)
+    return training(params, settings, policy, reward) + tested + on_disk(settings, policy)
 
 
 def training(params: Params, settings: Settings, policy: Shape, reward: Shape | None) -> Cost:
@@ -129,7 +138,32 @@ def training(params: Params, settings: Settings, policy: Shape, reward: Shape | 
         n, rows = getattr(settings, "samples_per_prompt", 0), size
         flops = step(policy, tokens) + n * (2 * forward(policy, tokens) + scoring)
         one = Cost(size, n * size * T, size * T, flops=flops, passes=3 + (T + 2) * bool(n))
+    body, networks = body_of(policy), 1 + _valued(settings)
+    read = roofline.step_bytes(body, size, params.task.prompt_tokens, T, "bf16") * (1 + _masked(settings))
+    moved = roofline.optimizer_bytes(body) * networks / 2
+    one = dataclasses.replace(one, decoded=one.sampled / size * read, stepped=gradient_steps(settings) * moved)
     return dataclasses.replace(one.times(settings.updates), memory=memory(params, settings, policy, reward, rows))
+
+
+def body_of(model: Shape) -> roofline.Shape:
+    """The model as the GPU's limits see it: a GPT-2 of its size."""
+    return roofline.Shape(model.layers, model.width, model.vocabulary, model.positions or 0)
+
+
+def gradient_steps(settings: Settings) -> int:
+    """Steps of the optimisers in an update."""
+    epochs = getattr(settings, "epochs", getattr(settings, "value_epochs", 1))
+    return getattr(settings, "gradient_steps", epochs * getattr(settings, "minibatches", 1))
+
+
+def on_disk(settings: Settings, policy: Shape) -> Cost:
+    """What a seed leaves: its policy in the scratch, among the stage's outputs and in DVC's cache (where the file
+    system cannot share blocks), and its newest checkpoints: weights and two Adam moments, and a mask model's or
+    target's weights; and what all its checkpoints write."""
+    trained, frozen = 1 + _valued(settings), bool(_masked(settings) or hasattr(settings, "gradient_steps"))
+    state, saved = BYTES * (3 * trained + frozen) * policy.parameters, math.ceil(settings.updates / SAVE_EVERY)
+    finals = (1 + COPIES_OF_OUTPUTS) * BYTES * policy.parameters
+    return Cost(left=finals + min(saved, CHECKPOINTS) * state, written=saved * state)
 
 
 def _valued(settings: Settings) -> bool:
@@ -238,7 +272,10 @@ def evaluation(
         flops += (rows + 1) * forward(reward, prompts * params.reward_model.max_tokens)  # with the prompt, and without
         batches = math.ceil(prompts * rows / params.evaluation.batch_size)
         passes = batches * (settings.max_new_tokens * (1 + masked) + 5)
-        total += Cost(evaluated=prompts * rows * settings.max_new_tokens, flops=flops, passes=passes)
+        episodes, T = prompts * rows * (1 + masked), settings.max_new_tokens
+        read = roofline.step_bytes(body_of(policy), TOGETHER, params.task.prompt_tokens, T, "bf16")
+        read *= T * episodes / TOGETHER
+        total += Cost(evaluated=prompts * rows * T, flops=flops, passes=passes, decoded=read)
     reviews = params.evaluation.human_reviews * human
     tokens = min(REVIEW_TOKENS, policy.positions or REVIEW_TOKENS) * reviews
     total += Cost(flops=forward(policy, tokens), passes=math.ceil(reviews / 32)).times(2)
@@ -268,11 +305,18 @@ def models_of_a_draw(params: Params, policy: Shape, reward: Shape | None) -> Cos
     lm, rm, made = params.language_model, params.reward_model, Cost()
     if not params.bring.model:
         one = Cost(flops=step(policy, lm.steps * lm.batch_size * lm.context), passes=3 * lm.steps)
+        one += Cost(stepped=lm.steps * roofline.optimizer_bytes(body_of(policy)) / 2, left=_kept(policy))
         made += one.times(2 + bool(params.variants.dropout))
     if not params.bring.reward:
         texts = (1 + sum(params.variants.label_fractions)) * params.task.reward_reviews * rm.epochs
         made += Cost(flops=step(reward, texts * rm.max_tokens), passes=3 * texts / rm.batch_size)
+        made += Cost(left=_kept(reward) * (1 + len(params.variants.label_fractions)))
     return made
+
+
+def _kept(model: Shape) -> float:
+    """Bytes of a model that a stage made: in the scratch, and its output's copies."""
+    return BYTES * model.parameters * (1 + COPIES_OF_OUTPUTS)
 
 
 def search(params: Params, algorithm: str, policy: Shape, reward: Shape | None) -> Cost:
@@ -287,5 +331,9 @@ def worlds_of_a_draw(params: Params, worlds: Mapping[str, Shape]) -> Cost:
     rows = params.language_model.batch_size
     each = [(shape, params.worlds[name].steps) for name, shape in worlds.items()]
     return sum(
-        (Cost(flops=step(shape, steps * rows * shape.positions), passes=3 * steps) for shape, steps in each), Cost()
+        (
+            Cost(flops=step(shape, steps * rows * shape.positions), passes=3 * steps, left=_kept(shape))
+            for shape, steps in each
+        ),
+        Cost(),
     )

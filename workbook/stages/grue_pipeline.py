@@ -1,13 +1,18 @@
 """The benchmark as one command: raw models, every task x condition x seed.
 
     python -m workbook.stages.grue_pipeline [--jobs 2]      from nothing to grue/runs; again, only what changed
+    python -m workbook.stages.grue_pipeline --profile real  the same on real rows (grue/real), draw by draw
     python -m workbook.stages.grue_pipeline smoke           two tasks, six conditions, one seed, small: do they run?
     python -m workbook.stages.grue_pipeline prompts common_gen 1     what a method of your own has to answer
     python -m workbook.stages.grue_pipeline row "my method" FILE     its answers as rows: grue/submitted/README.md
 
 DVC owns the stages (grue/dvc.yaml, grue/params.yaml); what shows progress and time left, stops and goes on is
 ``workbook.stages.reproduce``. The stages call this file with the name of one part (``code``, ``raw 1``, ``run`` with
-a task and a condition, ``report``). Stopped inside a part, it goes on from the last state of that part.
+a task and a condition, ``draw`` with a task and a seed, ``report``). Stopped inside a part, it goes on from the last
+state of that part.
+
+Of real rows a draw is a task x seed with all its arms; its rows (draws/<seed>/<task>.csv) belong in git as soon as they
+are there, so that another machine goes on with the next one.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from pathlib import Path
 
 from rlnlp.learners.common import TrainingError
 from workbook.stages.command import status
-from workbook.store.files import atomic_json, read_json, whole
+from workbook.store.files import atomic_json, atomic_write, folder_hash, read_json, whole
 from workbook.store.fingerprint import libraries
 from workbook.store.identity import Code
 from workbook.store.locks import LockError
@@ -34,6 +39,7 @@ RAW = [
     "workbook.grue.world.raw:mix",
     "workbook.grue.words:words",
 ]
+PROFILES = {"mini": "grue", "real": "grue/real", "paper": "grue/paper"}  # the first: generated rows
 EXPECTED = {
     "raw@": 120,
     "runs@": 120,
@@ -62,7 +68,13 @@ def code(out: str | Path) -> None:
     for name in ours.tasks:
         roots = run.roots(ours, tasks.task(name))
         atomic_json(Path(out) / f"{name}.json", {"code": here.identity([*RAW, *roots]), **libraries()})
-    roots = ["workbook.grue.report:gathered", "workbook.grue.report:write", *map(tasks.root, ours.tasks)]
+    roots = [
+        "workbook.grue.gather:all_seeds",
+        "workbook.grue.gather:draws",
+        "workbook.grue.report:write",
+        "workbook.grue.reviews:section",
+        *map(tasks.root, ours.tasks),
+    ]
     roots += families({name for each in map(tasks.task, ours.tasks) for name in (*each.metrics, *ours.reward(each))})
     atomic_json(Path(out) / "report.json", {"code": here.identity(roots), **libraries()})
 
@@ -76,7 +88,8 @@ def bench(path: Path = Path("params.yaml"), work: Path = SCRATCH, settings=None)
 
     logging.disable_progress_bar()
     logging.set_verbosity_error()
-    return run.Bench(settings or grue.load(path), work, words.words(), progress=True)
+    ours = settings or grue.load(path)
+    return run.Bench(ours, work, () if ours.real else words.words(ours.tasks), progress=True)
 
 
 def raw(seed: int) -> None:
@@ -96,18 +109,54 @@ def one(task: str, condition: str) -> None:
     run.collect(bench(), tasks.task(task), arms.arm(condition), Path("runs") / task / condition)
 
 
+def draw(task: str, seed: int) -> None:
+    """All arms of a task and a seed, and the answers that no policy wrote: draws/<seed>/<task>.csv and .jsonl, small
+    enough for git."""
+    from workbook.grue import arms, baselines, run, tasks
+    from workbook.grue import settings as grue
+
+    ours = grue.load("params.yaml")
+    given, one = bench(settings=ours.replace(seeds=(seed,))), tasks.task(task)
+    with tempfile.TemporaryDirectory() as folder:
+        rows, samples = baselines.rows(given.settings, one), []
+        for condition in grue.arms_of(ours, task):
+            out = Path(folder) / condition
+            run.collect(given, one, arms.arm(condition), out)
+            rows += read_table(out / "per_seed.csv")
+            samples.append((out / "samples.jsonl").read_text(encoding="utf-8"))
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    home = Path("draws") / str(seed)
+    write_table(home / f"{task}.csv", [dict.fromkeys(columns) | row for row in rows], columns)
+    atomic_write(home / f"{task}.jsonl", "".join(samples))
+
+
+def report_of_draws(profile: str) -> None:
+    """The leaderboard and its figures of the draws that are finished, in reports/grue_<profile>. No claim is judged."""
+    from workbook.grue import gather, tasks
+    from workbook.grue import report as pages
+    from workbook.grue import settings as grue
+
+    folder = ROOT / PROFILES[profile]
+    ours = grue.load(folder / "params.yaml")
+    rows, samples = gather.draws(ours, folder / "draws")
+    with whole(ROOT / "reports" / f"grue_{profile}") as fresh:
+        pages.write(rows, [tasks.task(name) for name in ours.tasks], {}, {}, samples, fresh, ours)
+
+
 def report(ours=None, folder: Path = ROOT / "grue", out: Path = ROOT / "reports" / "grue") -> None:
     """The leaderboard, its figures and the claims, of the tables in ``folder``, with a line for each claim."""
-    from workbook.grue import contrasts, tasks
+    from workbook.grue import contrasts, gather, reviews, tasks
     from workbook.grue import report as pages
     from workbook.grue import settings as grue
     from workbook.ledger import checks
 
     full = grue.load(ROOT / "grue" / "params.yaml")
-    rows, samples = pages.gathered(ours or full, folder / "runs", folder / "submitted")
+    rows, samples = gather.all_seeds(ours or full, folder / "runs", folder / "submitted")
     rules, known = contrasts.load(ROOT / "grue" / "contrasts.yaml", full), checks.load(ROOT / "claims.yaml")
     with whole(out) as fresh:
-        verdicts = pages.write(rows, [tasks.task(name) for name in full.tasks], rules, known, samples, fresh)
+        beside = reviews.section(ROOT / "reports" / "mini" / "per_seed.csv")
+        chosen = [tasks.task(name) for name in full.tasks]
+        verdicts = pages.write(rows, chosen, rules, known, samples, fresh, further=beside)
     for verdict in verdicts:
         print(f"{verdict.id}: {verdict.sentence}", flush=True)
 
@@ -158,6 +207,25 @@ def smoke() -> None:
         print((Path(folder) / "report" / "leaderboard.md").read_text())
 
 
+def of_draws(profile: str, jobs: int) -> bool:
+    """Run a profile of real rows; whether all went well. Raises: DataError where rows or models are not found."""
+    from workbook.grue import real, settings, tasks
+    from workbook.stages.reproduce import reproduce
+    from workbook.texts import hub
+
+    folder, scratch = ROOT / PROFILES[profile], ROOT / ".scratch" / f"grue_{profile}"
+    ours = settings.load(folder / "params.yaml")
+    real.check(ours)
+    for name in ours.tasks:  # what is given, as what a stage reads: DVC knows no environment variables
+        task = tasks.task(name)
+        named = ours.bring.named(task.causal)
+        model = str(hub.find("models", named)) if named else ""
+        content = {"model": folder_hash(model) if Path(model).is_dir() else model} if model else {}
+        atomic_json(folder / "build" / "given" / f"{name}.json", real.identity(task) | content)
+    draws = [f"draws@{seed}-{name}" for seed in ours.seeds for name in ours.tasks]  # one draw after the other
+    return reproduce(folder, scratch, jobs, ours=False, order=draws)
+
+
 def everything(jobs: int) -> bool:
     """Run the pipeline; whether all went well."""
     from workbook.grue import settings
@@ -184,11 +252,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "part",
         nargs="?",
-        choices=("code", "raw", "run", "report", "smoke", "prompts", "row"),
+        choices=("code", "raw", "run", "draw", "report", "smoke", "prompts", "row"),
         help="a stage; default: all of them",
     )
-    says = "of raw: a seed; of run: a task and a condition; of prompts: a task and a seed; of row: a name and a file"
+    says = (
+        "of raw: a seed; of run: a task and a condition; of draw and prompts: a task and a seed; "
+        "of row: a name and a file"
+    )
     parser.add_argument("names", nargs="*", help=says)
+    parser.add_argument("--profile", choices=PROFILES, default="mini", help="mini, the default: generated rows")
     parser.add_argument("--jobs", type=int, default=2, help="stages side by side, one thread each")
     parser.add_argument("--tied", action="store_true", help="end when the process that started this one ends (make)")
     args = parser.parse_args(argv)
@@ -196,7 +268,8 @@ def main(argv: list[str] | None = None) -> int:
         "code": (0, lambda: code("build/code")),
         "raw": (1, lambda seed: raw(int(seed))),
         "run": (2, one),
-        "report": (0, report),
+        "draw": (2, lambda task, seed: draw(task, int(seed))),
+        "report": (0, report if args.profile == "mini" else lambda: report_of_draws(args.profile)),
         "prompts": (2, prompts),
         "row": (2, row),
         "smoke": (0, smoke),
@@ -205,7 +278,9 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"{args.part or 'the whole'}: {says}; the others take nothing")
     try:
         if args.part is None:
-            return status(lambda: everything(max(1, args.jobs)), args.tied, "the same command goes on from here")
+            jobs = max(1, args.jobs)
+            work = (lambda: everything(jobs)) if args.profile == "mini" else lambda: of_draws(args.profile, jobs)
+            return status(work, args.tied, "the same command goes on from here")
         parts[args.part][1](*args.names)
     except (LockError, TrainingError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)

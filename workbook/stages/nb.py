@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 INJECTED = "# Parameters"  # first line of the cell that papermill adds
+HIDE, INJECTS = "hide-input", "injected-parameters"  # tags of cells whose code is folded: of reports; papermill's own
 KERNEL = {"name": "python3", "display_name": "Python 3", "language": "python"}
 ADDRESS = re.compile(r" at 0x[0-9a-fA-F]{6,}")
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -157,6 +158,8 @@ def scrub(notebook: Any) -> Any:
         cell["id"] = f"cell-{i:03d}"
         cell.metadata.pop("papermill", None)
         cell.metadata.pop("execution", None)
+        if {HIDE, INJECTS} & {*cell.metadata.get("tags", ())}:
+            cell.metadata["jupyter"] = {"source_hidden": True}
         if cell.cell_type != "code":
             continue
         outputs, cell.outputs = cell.outputs, []

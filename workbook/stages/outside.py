@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlnlp.settings import ConfigError
+from workbook.runs.made_here import PLAN
 from workbook.runs.params import Params
+from workbook.runs.reading import read
 from workbook.texts import hub, tasks
 
 
@@ -34,6 +36,14 @@ def named(params: Params) -> list[tuple[str, str, str]]:
     if params.bring.reward and not params.reward_files:
         wanted.append(("models", params.bring.reward, "reward"))
     return wanted
+
+
+def planned(params: Params) -> dict | None:
+    """The section `model` of the settings by which a command makes the base model beside the profile; None where the
+    profile brings another one, or none."""
+    plan = params.folder / PLAN
+    raw = read(plan)[0] if params.bring.model and plan.is_file() else {}
+    return raw["model"] if raw.get("out") == params.bring.model else None
 
 
 def look(params: Params, kind: str, name: str, use: str) -> Found:

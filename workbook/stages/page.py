@@ -12,12 +12,20 @@ from jinja2 import DictLoader
 from workbook.store.files import atomic_write
 
 NO_ALT = "No description has been provided for this image"  # nbconvert's words
-# nbconvert's without the scripts of its head, which come from other hosts, and with each figure's alt text.
+# nbconvert's without the scripts of its head, which come from other hosts, with each figure's alt text, and with
+# the code of cells that hide it folded.
 TEMPLATE = """
 {%- extends 'index.html.j2' -%}
 {%- block html_head_js -%}{%- endblock html_head_js -%}
 {%- block html_head_js_mathjax -%}{%- endblock html_head_js_mathjax -%}
 {%- block html_head_js_mermaidjs -%}{%- endblock html_head_js_mermaidjs -%}
+{%- block input_group -%}
+{%- if (cell.metadata.get("jupyter") or {}).get("source_hidden") -%}
+<details class="code"><summary>Code</summary>{{ super() }}</details>
+{%- else -%}
+{{ super() }}
+{%- endif -%}
+{%- endblock input_group -%}
 {%- block data_png scoped -%}
 <div class="jp-RenderedImage jp-OutputArea-output {{ extra_class }}">
 <img src="data:image/png;base64,{{ output.data['image/png'] | escape_html }}"

@@ -1,7 +1,8 @@
 """What a profile would do and cost, without doing it: `make plan PROFILE=paper`, on any machine, in seconds.
 
 Checks the settings, looks for every model and data set where a run would look, and estimates episodes, tokens, FLOPs,
-memory and GPU-hours per ablation, a run that several ablations share being counted once. Loads no weights.
+memory and GPU-hours per ablation, a run that several ablations share being counted once; then disk, hours on one GPU
+and on eight (at rates that `bench.gpu --report` measured, where it did), and what to fetch first. Loads no weights.
 Exit status: 0 all is well; 1 the settings are wrong; 3 they are sound and a model or data set is missing.
 """
 
@@ -17,12 +18,14 @@ from pathlib import Path
 from rlnlp.settings import ConfigError
 from workbook.runs import checks
 from workbook.runs.params import Params
-from workbook.stages import costs
+from workbook.stages import costs, reach, roofline
 from workbook.stages.costs import Cost
 from workbook.stages.outside import look, named
 from workbook.stages.plan_text import text
 from workbook.stages.progress import Durations
 from workbook.stages.shapes import shapes, world_shapes
+
+RATES = "reports/bench/gpu.json"  # written by `python -m bench.gpu --report`, where a GPU was at hand
 
 
 def check_claims(params: Params) -> None:
@@ -34,12 +37,12 @@ def check_claims(params: Params) -> None:
     check_listed(known, params.claims, params.all_runs, params.profile)
 
 
-def plan(params: Params, sustained: float, pass_seconds: float) -> dict:
+def plan(params: Params, sustained: float, pass_seconds: float, rates: roofline.Rates) -> dict:
     """The whole plan as plain values: what `--json` prints and `plan_text.text` lays out. Rows have Cost's fields, and
     hours.
 
-    sustained: FLOP/s; pass_seconds: beside its arithmetic. Raises ConfigError where prompt and response do not fit
-    the model.
+    sustained: FLOP/s; pass_seconds: beside its arithmetic; rates: of fixed shapes. Raises ConfigError where prompt and
+    response do not fit the model.
     """
     found = [look(params, *wanted) for wanted in named(params)]
     (policy, reward), worlds = shapes(params, found), world_shapes(params)
@@ -51,15 +54,17 @@ def plan(params: Params, sustained: float, pass_seconds: float) -> dict:
         )
 
     def row(name: str, cost: Cost, **more) -> dict:
-        return {"name": name, **more, **dataclasses.asdict(cost), "hours": cost.hours(sustained, pass_seconds)}
+        fixed = rates.seconds(cost.flops, cost.decoded, cost.stepped) / 3600
+        ways = {"hours": cost.hours(sustained, pass_seconds), "fixed_hours": fixed}
+        return {"name": name, **more, **dataclasses.asdict(cost), **ways}
 
     seeds = len(params.seeds)
-    each = {name: costs.of_run(params, name, policy, reward, worlds).times(seeds) for name in params.all_runs}
+    one = {name: costs.of_run(params, name, policy, reward, worlds) for name in params.all_runs}
+    each = {name: cost.times(seeds) for name, cost in one.items()}
     models = costs.models_of_a_draw(params, policy, reward) + costs.worlds_of_a_draw(params, worlds)
-    before = {
-        "models": models.times(len(params.draws)),
-        "search": total(costs.search(params, algorithm, policy, reward) for algorithm in searched(params)),
-    }
+    searches = [costs.search(params, algorithm, policy, reward) for algorithm in searched(params)]
+    before = {"models": models.times(len(params.draws)), "search": total(searches)}
+    units = reach.phases(params, models, searches, one)
     return {
         "profile": params.profile,
         "file": str(params.path),
@@ -78,6 +83,9 @@ def plan(params: Params, sustained: float, pass_seconds: float) -> dict:
         "total": row("all", total([*before.values(), *each.values()])),
         "sustained": sustained,
         "pass_seconds": pass_seconds,
+        "ways": reach.ways(units, rates, sustained, pass_seconds, params.device != "cpu"),
+        "rates": rates.why,
+        "fetch": reach.to_fetch(params, found, policy, reward),
         "formula": costs.FORMULA,
         "measured": measured(params),
     }
@@ -147,9 +155,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         params = checks.load(args.root / ("" if args.profile == "mini" else f"profiles/{args.profile}") / "params.yaml")
         check_claims(params)
         device = costs.DEVICES[params.device.partition(":")[0]]
-        threads = params.threads if params.device == "cpu" else 1
-        sustained = device.sustained * threads if args.tflops is None else 1e12 * args.tflops
-        found = plan(params, sustained, device.pass_seconds if args.pass_ms is None else args.pass_ms / 1000)
+        rates = roofline.rates(args.root / RATES)
+        sustained, pass_seconds = device.sustained * params.threads, device.pass_seconds
+        if params.device != "cpu":
+            sustained, pass_seconds = rates.sustained or device.sustained, rates.step_s or device.pass_seconds
+        sustained = sustained if args.tflops is None else 1e12 * args.tflops
+        found = plan(params, sustained, pass_seconds if args.pass_ms is None else args.pass_ms / 1000, rates)
     except ValueError as error:  # ConfigError, ClaimError
         print(error, file=sys.stderr)
         return 1

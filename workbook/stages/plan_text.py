@@ -48,6 +48,7 @@ def text(plan: dict) -> str:
     lines += table(("", "conditions", "runs", *HEAD, hours), rows)
     for report in plan["reports"]:
         lines += ["", *_report(report, seeds, hours)]
+    lines += ["", *_reach(plan, device)]
     lines += ["", "how this is estimated", *[f"  {line}" for line in plan["formula"].splitlines()]]
     lines += [
         f"  {hours}: FLOPs at {plan['sustained'] / 1e12:g} TFLOP/s (default: {DEVICES[device].why}; --tflops), and",
@@ -60,6 +61,32 @@ def text(plan: dict) -> str:
             f"({m['timed']} of {m['stages']} stages were timed, the others are guessed)."
         )
     return "\n".join(lines)
+
+
+def _reach(plan: dict, device: str) -> list[str]:
+    """Hours side by side, disk, and what to fetch."""
+    many, whole = ("GPU", "GPUs") if device == "cuda" else ("process", "processes"), plan["total"]
+    counts = [(n, f"{n} {many[n != '1']}") for n in plan["ways"][0]["hours"]]
+    rows = [(way["name"], *(f"{way['hours'][n]:,.1f}" for n, _ in counts)) for way in plan["ways"]]
+    lines = ["hours of all of it, models, searches, runs, continued runs one after the other"]
+    lines += table(("", *(words for _, words in counts)), rows)
+    if device == "cuda":
+        said = f"Fixed shapes: {plan['rates']} (TB/s, TFLOP/s)."
+        lines += textwrap.wrap(said, 118, initial_indent="  ", subsequent_indent="  ")
+        lines += [
+            "  Text and back is not in it: on one thread some 7 s a decoding of 5,000 prompts; give it all cores."
+        ]
+    left, written = (f"{whole[name] / 1e9:,.1f} GB" for name in ("left", "written"))
+    lines += [
+        "",
+        f"disk: {left} stay when all is done: policies and models three times (scratch, outputs, DVC's cache;",
+    ]
+    lines += [f"  once on a file system that shares blocks), two checkpoints a seed; checkpoints write {written}"]
+    if plan["fetch"]:
+        lines += ["", "to fetch, where there is a network, into the mirror that $RLNLP_MIRROR names; to make"]
+    for one in plan["fetch"]:
+        lines += [f"  {one['command']}" + (f"  # {one['bytes'] / 1e9:.2f} GB of weights" if one["bytes"] else "")]
+    return lines
 
 
 def _sources(plan: dict) -> list[str]:

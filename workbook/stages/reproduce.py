@@ -18,12 +18,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlnlp.settings import ConfigError
-from workbook.stages import carry, cluster, digests, forkserver
+from workbook.stages import carry, cluster, digests, follow, forkserver
 from workbook.stages.command import status
 from workbook.stages.pipeline import COLLECT, RUNS, Pipeline, key, kind, with_followers
 from workbook.stages.progress import clock, in_words, to_do
@@ -42,12 +42,14 @@ def reproduce(
     ours: bool = True,
     reports_only: bool = False,
     workers: str = "",
+    order: Sequence[str] = (),
 ) -> bool:
     """Bring the pipeline of a folder up to date; whether all went well. Raises LockError, Stopped, SystemExit.
 
     ours: the folder is a profile of this package: it has a params file to check, and notebooks to start kernels for.
     reports_only: start no run; make the reports and the ledger from the runs that are finished and up to date.
     workers: where the units of stages are done, as `cluster.check` knows it; none: in the stages.
+    order: stages, first ones first; none: the runs as params.yaml names them.
     """
     began = time.monotonic()
     with contextlib.ExitStack() as held:
@@ -77,7 +79,9 @@ def reproduce(
         sweep = None
         if workers and not reports_only:
             sweep = Sweep(held.enter_context(cluster.connected(workers, jobs, scratch)), folder, scratch)
-        scheduler = Scheduler(folder, scratch, needs, changed, jobs, every, variables, pipeline.order(), sweep)
+        scheduler = Scheduler(
+            folder, scratch, needs, changed, jobs, every, variables, [*order] or pipeline.order(), sweep
+        )
         announce(scheduler, pipeline)
         good = scheduler.run()
         if good and not reports_only and pipeline.status():  # DVC has the last word
@@ -161,8 +165,7 @@ def tell_pages(folder: Path, values: dict[str, Any] | None, old: set[str]) -> No
 def side_by_side(folder: Path, values: dict[str, Any]) -> str:
     """Put the ledgers of all profiles into reports/claims.* and reports/forest.*; what went wrong, empty if nothing
     did."""
-    from workbook.figures.parts import save
-    from workbook.ledger import forest  # they bring pandas, scipy and matplotlib
+    from workbook.ledger import forest  # it brings pandas, scipy and matplotlib
     from workbook.ledger.claim import ClaimError
     from workbook.ledger.combine import NO_EVIDENCE, combine, find_ledgers
 
@@ -175,8 +178,7 @@ def side_by_side(folder: Path, values: dict[str, Any]) -> str:
     except ClaimError as error:
         return str(error)
     rows = {profile: json.loads(path.read_text(encoding="utf-8"))["rows"] for profile, path in paths.items()}
-    if forest.contrasts(rows):
-        save(forest.forest(rows), reports, "forest")
+    forest.keep(rows, reports)
     print(f"all profiles: {os.path.relpath(reports / 'claims.md')}", flush=True)
     return ""
 
@@ -192,6 +194,9 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--workers", default="", help="local:4, tls://host:8786, tcp://host:8786 or slurm:partition")
     parser.add_argument("--insecure", action="store_true", help="allow tcp://, where anyone in the network is trusted")
+    parser.add_argument(
+        "--log", default="", help=f"curves of runs as they come, to some of {','.join(follow.PACKAGES)}"
+    )
     parser.add_argument("--root", type=Path, default=Path("."), help="folder of the repository")
     parser.add_argument("--tied", action="store_true", help="end when the process that started this one ends (make)")
     args = parser.parse_args(argv)
@@ -204,11 +209,13 @@ def main(argv: list[str] | None = None) -> int:
 
     def work() -> bool:
         scratch, jobs = root / ".scratch" / args.profile, max(1, args.jobs)
-        return reproduce(folder, scratch, jobs, reports_only=args.reports, workers=args.workers)
+        with follow.beside(args.profile, root, "" if args.reports else args.log):
+            return reproduce(folder, scratch, jobs, reports_only=args.reports, workers=args.workers)
 
     try:
         if args.workers:
             cluster.check(args.workers, args.insecure)
+        follow.check(args.log)
         return status(work, args.tied, "the same command continues from the last checkpoints")
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)

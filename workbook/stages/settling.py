@@ -14,12 +14,12 @@ from typing import Any
 
 import pandas as pd
 
-from workbook.ledger import beside, combine, looks, page, profile, registered, sensitivity
+from workbook.ledger import beside, careful, combine, looks, page, profile, registered, sensitivity
 from workbook.ledger.claim import Claim, ClaimError, Test, repetitions
 from workbook.ledger.contrast import measure
 from workbook.results.files import DRAWS
 from workbook.results.measures import yardstick_of
-from workbook.results.results import NEEDED
+from workbook.results.results import NEEDED, with_settings
 from workbook.runs.params import Params
 from workbook.stages import registration
 from workbook.stages.one_draw import Failed
@@ -117,6 +117,8 @@ class Settling:
         about = {"lost_draws": len(self.gone), "judging": now, "as_registered": now == self.registered.judging}
         rows = [_short({**row, "assay": self._assay(row), **about}) for row in rows]
         profile.keep(rows, self.params.profile, folder / "claims")
+        first = self.design.draws[: min(row["look"] for row in rows)]  # later draws lack the runs of settled claims
+        careful.write(with_settings(looks.results_of(self.table, first, self.params)), folder)
         beside.keep(self.params.profile, self.registered.draws, rows, folder.parent)
         found = combine.find_ledgers(folder.parent, (*combine.NO_EVIDENCE, self.params.profile))
         others = {name: json.loads(path.read_text(encoding="utf-8"))["rows"] for name, path in found.items()}

@@ -18,7 +18,7 @@ from workbook.draws import worlds
 from workbook.draws.classifier import new_classifier
 from workbook.draws.language_model import new_language_model
 from workbook.runs.params import Params
-from workbook.stages.outside import Found, config_of
+from workbook.stages.outside import Found, config_of, planned
 from workbook.texts import language
 
 # Floats a GPT-2 keeps for the backward pass per token, layer and unit of width: with its gelu in one kernel, and with
@@ -69,7 +69,8 @@ class _Tokens:
 def shapes(params: Params, found: Sequence[Found]) -> tuple[Shape, Shape | None]:
     """(policy, reward model; None for a reward function of the user's), built on torch's meta device.
 
-    A brought model that is missing is taken to have the published one's shape: GPT-2's, DistilBERT's.
+    A brought model that is missing is taken to have the published one's shape: GPT-2's, DistilBERT's; a base model that
+    is made beside the profile has that of its settings.
     """
 
     def brought(name: str, assumed, what: str):
@@ -82,6 +83,16 @@ def shapes(params: Params, found: Sequence[Found]) -> tuple[Shape, Shape | None]
     with torch.device("meta"):
         if params.bring.model:
             settings, source = brought(params.bring.model, GPT2Config(), "GPT-2")
+            if source.startswith("missing") and (own := planned(params)):
+                sizes = {"n_layer": own["layers"], "n_embd": own["width"], "n_head": own["heads"]}
+                sizes |= {
+                    "n_positions": own["context"],
+                    "vocab_size": own["vocabulary"],
+                    "bos_token_id": 0,
+                    "eos_token_id": 0,
+                }
+                settings = GPT2Config(activation_function="gelu_pytorch_tanh", **sizes)
+                source = "not made yet; base_model.yaml"
             kind = AutoModelForSeq2SeqLM if settings.is_encoder_decoder else AutoModelForCausalLM
             policy = shape_of(kind.from_config(settings), source)
         else:

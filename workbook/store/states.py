@@ -97,6 +97,19 @@ def load_state(folder: str | Path, device: str = "cpu") -> tuple[dict[str, Any],
     return None
 
 
+def newest_meta(folder: str | Path) -> dict[str, Any] | None:
+    """The JSON values of the newest state in a folder, None if there is none; its tensors are not read, nor checked."""
+    from safetensors import safe_open
+
+    for _, _, path in _states(Path(folder)):
+        try:
+            with safe_open(path, framework="pt") as file:
+                return json.loads(file.metadata()["meta"])
+        except FileNotFoundError:  # the writer has moved on: a newer one is there
+            return newest_meta(folder)
+    return None
+
+
 def _states(folder: Path) -> list[tuple[int, str, Path]]:
     """(number, checksum, path) of the states in a folder, newest first."""
     found = [(m, p) for p in folder.glob("state-*.safetensors") if (m := _STATE.fullmatch(p.name))]

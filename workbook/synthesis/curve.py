@@ -16,7 +16,7 @@ from matplotlib.transforms import Affine2D
 from workbook.figures.parts import alt_text, caption
 from workbook.figures.style import COLORS, GREY, INK, NOTE, styled
 from workbook.results.measures import label
-from workbook.results.tables import join
+from workbook.results.tables import join, minus
 from workbook.synthesis.specification import LEVELS, Specification
 
 LOOKS = {"free": (COLORS[0], "o"), "fixed": (COLORS[1], "s")}  # by the length of texts
@@ -78,7 +78,7 @@ def _metrics(rows: Sequence[Specification]) -> list[str]:
 def _counts(name: str, shown: Sequence[Specification]) -> str:
     up, down = (sum(sign * (b or 0) > 0 for b in ends) for sign, ends in _near(shown))
     effects = [s.effect for s in shown]
-    return (
+    return minus(
         f"{name}: {len(shown)} specification{'s' * (len(shown) > 1)}, {sum(e > 0 for e in effects)} above 0 "
         f"({up} with an interval wholly above, {down} wholly below), median {np.median(effects):+.2f} yardsticks, "
         f"from {min(effects):+.2f} to {max(effects):+.2f}."

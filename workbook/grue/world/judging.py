@@ -47,8 +47,12 @@ def clauses(text: str) -> list[Clause | None]:
 
 def truths(text: str) -> list[dict[str, str]] | None:
     """Scenes of a generated text, as dicts; None where a sentence is not of the grammar: a real text."""
-    found = [clause and asdict(clause.scene) for clause in clauses(text)]
-    return None if None in found else found
+    found = []
+    for words in sentences(text):  # a real text is left at its first sentence
+        if (clause := english.parse(words)) is None:
+            return None
+        found.append(asdict(clause.scene))
+    return found
 
 
 def supported(said: Scene, fact: Mapping[str, str]) -> bool:

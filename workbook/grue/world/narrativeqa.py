@@ -78,8 +78,8 @@ def answers(scene: Scene, slot: str) -> list[str]:
 def facts(row: Mapping) -> dict | None:
     """slot: what is asked for; scene: the fact of the story in which the answer stands; None where they are not of the
     world."""
-    asked, story = one_clause(row["question"]["text"]), truths(row["document"]["summary"]["text"])
-    if asked is None or asked.asked not in SLOTS or not story:
+    asked = one_clause(row["question"]["text"])
+    if asked is None or asked.asked not in SLOTS or not (story := truths(row["document"]["summary"]["text"])):
         return None
     found = [scene for scene in story if supported(asked.scene, scene)]
     return {"slot": asked.asked, "scene": found[0]} if len(found) == 1 else None

@@ -10,6 +10,7 @@ Table = dict[str, tuple[str, Any]]  # phrase -> (its letter, what it says)
 LONGEST = 3  # words of a phrase
 MOST_WORDS = 300  # a longer text is no answer to any of the tasks
 MARKS = (".", "?")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # line ends and tabs are none
 
 
 def sentences(text: str) -> list[list[str]]:
@@ -18,7 +19,7 @@ def sentences(text: str) -> list[list[str]]:
     Nothing is read of a text with control characters (line ends and tabs apart) or of more than ``MOST_WORDS`` words:
     one sentence without a word.
     """
-    if any(ord(letter) < 32 and letter not in "\n\t" or 127 <= ord(letter) < 160 for letter in text):
+    if _CONTROL.search(text):
         return [[]]
     words = re.sub(r"([.?])", r" \1 ", text).split()
     if len(words) > MOST_WORDS:

@@ -1,0 +1,283 @@
+"""The profile gpu at smoke size on the CPU: base model, runs without DVC or Jupyter, packed, brought home, recorded."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from rlnlp.settings import ConfigError
+from tests.executed import ROOT
+from workbook.results.files import CONDITIONS, PER_SEED
+from workbook.runs import checks
+from workbook.stages import adopt, away, base_model
+from workbook.stages.pipeline import REPRO
+from workbook.stages.processes import ask
+from workbook.store.files import read_json
+from workbook.store.tables import read_table
+from workbook.texts import corpus
+
+pytestmark = [pytest.mark.xdist_group("away"), pytest.mark.slow, pytest.mark.timeout(1200)]
+
+GPU = ROOT / "profiles" / "gpu"
+RUNS = ("zero_shot", "ppo_kl_default", "nlpo_kl_default", "ppo_gamma_050")
+SMOKE = {
+    "device": "cpu",
+    "threads": 1,
+    "seeds": [1, 2],
+    "draws": [0, 1, 2],
+    "task.language_model_reviews": 20,
+    "task.language_model_validation_reviews": 5,
+    "task.evaluator_reviews": 20,
+    "task.reward_reviews": 30,
+    "task.reward_validation_reviews": 10,
+    "task.judge_reviews": 20,
+    "task.prompt_tokens": 8,
+    "task.train_prompts": 12,
+    "task.validation_prompts": 4,
+    "task.test_prompts": 6,
+    "language_model.layers": 1,
+    "language_model.width": 16,
+    "language_model.heads": 2,
+    "language_model.context": 64,
+    "language_model.vocabulary": 300,
+    "language_model.steps": 2,
+    "language_model.batch_size": 2,
+    "reward_model.layers": 1,
+    "reward_model.width": 16,
+    "reward_model.heads": 2,
+    "reward_model.max_tokens": 32,
+    "reward_model.epochs": 1,
+    "sampling.max_new_tokens": 4,
+    "sampling.min_new_tokens": 4,
+    "learner.updates": 2,
+    "learner.episodes_per_update": 4,
+    "tune.learning_rates": [1e-3],
+    "tune.updates": 1,
+    "evaluation.human_reviews": 4,
+    "reports": {"kl": {"conditions": list(RUNS)}},
+    "claims": [],
+}
+MODEL = {"layers": 1, "width": 16, "heads": 2, "context": 64, "vocabulary": 300, "reviews": 60, "steps": 2}
+STAGES = ("check", "code", "data", "models", "variants", "worlds", "tune", "runs", "continued", "tidy")
+
+
+def project(root: Path) -> Path:
+    """A folder with the profile at smoke size, and of the pipeline the stages up to the tables."""
+    yaml, folder = YAML(typ="safe", pure=True), root / "profiles" / "gpu"
+    folder.mkdir(parents=True)
+    values = yaml.load(GPU / "params.yaml")
+    values["runs"] = {name: values["runs"][name] for name in RUNS}
+    for name, value in SMOKE.items():
+        *section, last = name.split(".")
+        (values[section[0]] if section else values)[last] = value
+    yaml.dump(values, folder / "params.yaml")
+    plan = yaml.load(GPU / "base_model.yaml")
+    plan |= {"device": "cpu", "threads": 1, "samples": 22, "model": {**plan["model"], **MODEL, "batch_size": 2}}
+    yaml.dump(plan, folder / "base_model.yaml")
+    stages = {name: stage for name, stage in yaml.load(ROOT / "dvc.yaml")["stages"].items() if name in STAGES}
+    for stage in stages.values():  # of the repository itself, only what is in this folder
+        body = stage.get("do", stage)
+        body["deps"] = [dep for dep in body["deps"] if not dep.startswith(("${root}/", "build/code/tidy"))]
+    yaml.dump({"stages": stages}, folder / "dvc.yaml")
+    shutil.copy(ROOT / "claims.yaml", root)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A mirror with made-up reviews; the tests work in folders of their own, and find our code."""
+    import datasets
+
+    root = tmp_path_factory.mktemp("away")
+    for split, n in (("train", 14_000), ("unsupervised", 1700), ("test", 7000)):
+        made = corpus.generate(0, split, n)
+        labels = [-1 if split == "unsupervised" else review.label for review in made]
+        path = root / "mirror" / "datasets" / "imdb" / f"{split}.parquet"
+        datasets.Dataset.from_dict({"text": [review.text for review in made], "label": labels}).to_parquet(path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", root / "cache")
+        for name, value in (("HF_DATASETS_CACHE", root / "cache"), ("RLNLP_MIRROR", root / "mirror")):
+            patch.setenv(name, str(value))
+        patch.setenv("PYTHONPATH", str(ROOT))
+        yield root
+
+
+# neither DVC nor Jupyter can be imported by what runs there
+THERE = """
+import sys
+for name in ("dvc", "papermill", "nbformat", "nbclient", "nbconvert", "IPython", "dask", "distributed"):
+    sys.modules[name] = None
+from workbook.stages import away
+if __name__ == "__main__":
+    sys.exit(away.main(sys.argv[1:]))
+"""
+
+
+def command(folder: Path, *given: str) -> subprocess.CompletedProcess:
+    root = folder.parents[1]
+    (root / "there.py").write_text(THERE)
+    return subprocess.run([sys.executable, "there.py", *given], cwd=root, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def there(world) -> Path:
+    """The profile's folder where it was computed, all done; beside it `packed`, the archive."""
+    folder = project(world / "there")
+    assert base_model.main(["train", str(folder / "base_model.yaml")]) == 0
+    done = command(folder, "run", "gpu", "--jobs", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = [line for line in done.stdout.splitlines() if line.startswith("runs@") and line.endswith("done")]
+    assert ["draw 1" in line for line in told] == [True] * len(RUNS) + [False] * len(RUNS)  # seed by seed
+    away.pack(checks.load(folder / "params.yaml"), folder.parents[1] / "packed")
+    return folder
+
+
+@pytest.fixture
+def home(there, tmp_path, monkeypatch) -> Path:
+    """The same profile in another folder, with nothing computed."""
+    monkeypatch.chdir(tmp_path)
+    return project(tmp_path)
+
+
+def packed(there: Path, to: Path, **changes) -> Path:
+    """A copy of the archive in which files have other content, by name; None takes one out, a new name adds one."""
+    to.mkdir(parents=True)
+    with (
+        tarfile.open(there.parents[1] / "packed" / "gpu.tar.xz") as old,
+        tarfile.open(to / "gpu.tar.xz", "w:xz") as new,
+    ):
+        content = {member.name: old.extractfile(member).read() for member in old}
+        for name, value in {**content, **changes}.items():
+            if value is not None:
+                member = tarfile.TarInfo(name)
+                member.size = len(value)
+                new.addfile(member, io.BytesIO(value))
+    return to
+
+
+def test_no_weights_are_packed_and_no_checkpoints_kept(there):
+    archive = there.parents[1] / "packed" / "gpu.tar.xz"
+    with tarfile.open(archive) as found:
+        names = found.getnames()
+        manifest = json.load(found.extractfile("manifest.json"))
+    assert [name for name in names if "safetensors" in name] == ["base/model.safetensors"]
+    assert not [name for name in names if name.startswith("data") and name.endswith("jsonl")]
+    run = manifest["stages"]["runs@ppo_kl_default"]
+    weights = there / "runs/ppo_kl_default/policy_seed1/model.safetensors"
+    assert run["stayed"]["runs/ppo_kl_default/policy_seed1/model.safetensors"][0] == weights.stat().st_size
+    assert manifest["about"]["precision"] == "fp32" and "torch" in manifest["about"]["libraries"]
+    scratch = there.parents[1] / ".scratch" / "gpu" / "runs"
+    assert list(scratch.glob("*/*/final")) and not list(scratch.glob("*/*/checkpoint"))
+
+
+def test_a_deadline_begins_nothing_more_and_waits_for_what_runs():
+    done = []
+    with ThreadPoolExecutor(2) as pool:
+        with pytest.raises(away.TimeUp, match="3"):
+            list(away.through(pool, 2, time.monotonic() - 1, done.append, [1, 2, 3]))
+        assert not done
+        slow = away.through(pool, 2, time.monotonic() + 0.2, lambda n: (time.sleep(0.4), done.append(n)), [1, 2, 3])
+        with pytest.raises(away.TimeUp, match="1"):
+            list(slow)
+        assert sorted(done) == [1, 2]
+        assert sorted(n for n, _ in away.through(pool, 2, float("inf"), abs, [3, 1, 2])) == [1, 2, 3]
+
+
+def test_a_process_sees_one_of_the_gpus_that_were_given():
+    code = "import os, queue; from workbook.stages import away; q = queue.SimpleQueue(); q.put('1'); away.slot(q); "
+    for given, seen in (("4,7", "7"), ("", "1")):
+        command = [sys.executable, "-c", code + "print(os.environ['CUDA_VISIBLE_DEVICES'])"]
+        environment = {**os.environ, "CUDA_VISIBLE_DEVICES": given, "PYTHONPATH": str(ROOT)}
+        assert subprocess.run(command, env=environment, capture_output=True, text=True).stdout.strip() == seen
+
+
+def test_another_machine_does_not_go_on(there):
+    record, params = there / away.ABOUT, checks.load(there / "params.yaml")
+    before = record.read_text()
+    record.write_text(before.replace('"fp32"', '"bf16"'))
+    try:
+        with pytest.raises(ConfigError, match=r"gpu began on another machine \(precision differ\)"):
+            away.run(params, 1, 1, 0)
+    finally:
+        record.write_text(before)
+
+
+def test_what_was_computed_there_is_recorded_here_and_nothing_runs_again(there, home, capsys):
+    subprocess.run(["git", "init", "-q", "."], cwd=home.parents[1], check=True)
+    (home.parents[1] / ".dvc").mkdir()
+    (home.parents[1] / ".dvc/config").write_text("[core]\n    analytics = false\n")
+    assert adopt.main(["gpu", str(there.parents[1] / "packed")]) == 0, capsys.readouterr().err
+    assert f"adopted {len(RUNS)} runs of gpu" in capsys.readouterr().out
+    ask({"tidy": [*REPRO, "tidy"]}, home, home / "logs")  # the notebooks of runs are not here: none could be run
+    out = home.parents[1] / "reports" / "gpu"
+    rows, made = read_table(out / PER_SEED), read_table(there / "runs/ppo_kl_default" / PER_SEED)
+    mine = [row for row in rows if row["condition"] == "ppo_kl_default"]
+    assert [{k: v for k, v in row.items() if k != "machine"} for row in mine] == [
+        {**dict.fromkeys(set(mine[0]) - {"machine"}), **row} for row in made
+    ]
+    about = read_json(there / away.ABOUT)
+    assert {row["machine"] for row in rows} == {adopt.named(about)} and about["machine"] in adopt.named(about)
+    adopted = read_json(out / CONDITIONS)["ppo_kl_default"]["adopted"]
+    assert adopted["libraries"] == about["libraries"] and adopted["precision"] == "fp32"
+    assert read_json(home / "models/draw1" / adopt.STAYED) and [
+        path.parent for path in home.rglob("*.safetensors")
+    ] == [home / "base"]
+
+
+def test_a_file_that_is_not_what_was_packed_is_refused_and_nothing_is_written(there, home, capsys):
+    before = sorted(path for path in home.rglob("*"))
+    one = "runs/ppo_kl_default/per_seed.csv"
+    cases = (
+        ({one: b"condition,seed\n"}, f"{one}: not what was packed"),
+        ({one: None}, f"{one}: not what was packed"),
+        ({"runs/ppo_kl_default/more.csv": b""}, "runs/ppo_kl_default/more.csv: not in the manifest"),
+        ({"../out.csv": b""}, "expected results of stages alone, found ../out.csv"),
+        ({"manifest.json": None}, "no manifest.json"),
+    )
+    for i, (changes, said) in enumerate(cases):
+        source = packed(there, home.parents[1] / f"packed{i}", **changes)
+        assert adopt.main(["gpu", str(source)]) == 2
+        assert said in capsys.readouterr().err
+    assert sorted(path for path in home.rglob("*")) == before
+
+
+def test_other_settings_or_code_are_refused_by_stage(there, home, capsys):
+    params = home / "params.yaml"
+    params.write_text(params.read_text().replace("kl_coef: 0.05", "kl_coef: 0.06"))
+    assert adopt.main(["gpu", str(there.parents[1] / "packed")]) == 2
+    said = capsys.readouterr().err
+    assert "nothing was adopted" in said and "runs@ppo_kl_default: settings differ: learner" in said
+    assert not (home / "runs").exists() and "data@1" not in said
+    with tarfile.open(there.parents[1] / "packed" / "gpu.tar.xz") as archive:
+        manifest = json.load(archive.extractfile("manifest.json"))
+    manifest["brought"]["build/x.json"] = "0" * 64
+    params.write_text((there / "params.yaml").read_text())
+    source = packed(there, home.parents[1] / "more", **{"manifest.json": json.dumps(manifest).encode()})
+    assert adopt.main(["gpu", str(source)]) == 2 and "build/x.json: not of the base model" in capsys.readouterr().err
+    manifest["stages"]["models@1"]["code"] = "0" * 64
+    del manifest["stages"]["variants@2"]
+    source = packed(there, home.parents[1] / "other", **{"manifest.json": json.dumps(manifest).encode()})
+    assert adopt.main(["gpu", str(source)]) == 2
+    said = capsys.readouterr().err
+    assert "models@1: its code is not that of here" in said and "variants@2: not in the archive" in said
+
+
+def test_what_was_run_here_is_not_written_over(there, home, capsys):
+    (home / "runs/zero_shot").mkdir(parents=True)
+    (home / "runs/zero_shot/config.json").write_text("{}")
+    shutil.copytree(there / "base", home / "base")
+    (home / "base/facts.json").write_text("{}")
+    assert adopt.main(["gpu", str(there.parents[1] / "packed")]) == 2
+    said = capsys.readouterr().err
+    assert "runs@zero_shot: it was run here" in said and "base/facts.json: another one lies here" in said

@@ -1,0 +1,134 @@
+"""The site's charts: their numbers are the committed tables', their names words, and each point has what hovering
+shows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from workbook.site import charts, committed, vega, words
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@cache
+def found() -> committed.Committed:
+    return committed.read(ROOT)
+
+
+@cache
+def of_claims() -> dict[str, dict]:
+    return {name: charts.of_claim(found(), name) for name in found().claims}
+
+
+def two_runs() -> list[tuple[str, dict]]:
+    """(claim, test) of the registered design's tests of one run against another."""
+    rows = found().ledgers[committed.DESIGN]
+    tests = [(claim, c) for claim, row in rows.items() for c in row["components"]]
+    return [(claim, c) for claim, c in tests if c["kind"] == "contrast" and len(charts.parted(c)) == 2]
+
+
+def test_the_mean_of_the_draws_is_the_difference_of_the_ledger():
+    seen = 0
+    for claim, test in two_runs():
+        if rows := charts.differences(found(), committed.DESIGN, test):
+            seen += 1
+            assert len(rows) == test["n"], (claim, test["name"])
+            mean = np.mean([row["effect"] for row in rows])
+            assert mean == pytest.approx(test["effect"], abs=1e-3), (claim, test["name"])
+    assert seen > 80
+
+
+def test_a_test_of_more_than_two_runs_has_no_draws_of_its_own():
+    test = next(c for c in found().ledgers[committed.DESIGN]["P04"]["components"] if c["kind"] == "frontier")
+    assert charts.differences(found(), committed.DESIGN, test) == []
+
+
+def test_every_tested_claim_has_a_chart_and_no_chart_an_id_for_a_name():
+    ids = {name for runs in found().runs.values() for name in runs} - {"supervised", "bandit"}  # words as well
+    for claim, made in of_claims().items():
+        assert made or not found().rows(claim) or claim in ("C12", "C06"), claim
+        for name, chart in made.items():
+            rows = [row for data in chart["datasets"].values() for row in data]
+            assert rows and chart["description"], name
+            assert not {row["row"] for row in rows} & ids, name
+
+
+@pytest.mark.parametrize("field", ["text", "setting", "draw", "value"])
+def test_a_point_of_every_draw_says_what_it_is(field):
+    chart = of_claims()["P04"]["P04-score"]
+    assert all(row[field] not in ("", None) for row in chart["datasets"]["draws"])
+    assert field in {tip["field"] for tip in chart["layer"][0]["encoding"]["tooltip"]}
+
+
+def test_names_of_runs_tell_them_apart():
+    for profile, runs in found().runs.items():
+        counts = Counter(words.run(entry) for entry in runs.values())
+        assert not {name for name, count in counts.items() if count > 1}, profile
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"algorithm": "ppo", "updates": 0, "vocabulary": 50}, "untrained, 50 words"),
+        ({"algorithm": "nlpo", "kl_coef": 0.0, "breaks": ["finite"]}, "NLPO, no penalty"),
+        ({"algorithm": "ppo", "gamma": 1.0, "replicate": 1}, "PPO, γ 1, repetition 2"),
+        ({"algorithm": "nlpo", "mask_source": "initial"}, "NLPO, mask of the initial policy"),
+        ({"algorithm": "ppo", "new_thing": "on_top", "b": 2, "c": 3}, "PPO, new thing on top, b 2, c 3"),
+        ({"algorithm": "ppo", **dict.fromkeys("abcde", 1)}, "PPO, a 1, b 1, c 1, and 2 more settings"),
+    ],
+)
+def test_a_run_in_words(entry, said):
+    assert words.run(entry) == said
+
+
+def test_decoding_in_words():
+    assert words.decoded("PPO", "plain") == "PPO" and words.decoded("PPO", "top_p") == "PPO, decoded by top-p"
+
+
+def test_a_text_is_of_its_draw_or_says_of_which():
+    own, other = (charts.quoted(found(), "mini", "ppo_kl_0", seed) for seed in (101, 999))
+    assert other == f"(of draw 101) {own}" and own.count(" → ") == 1 and "*" not in own and "\\" not in own
+    assert charts.quoted(found(), "settle", "ppo_kl_0", 101) == own  # the same draw
+    assert charts.quoted(found(), "settle", "no_such_run", 101) == "no text of this run is committed"
+    assert len(charts.quoted(found(), "imdb", "ppo_kl_0", 1)) <= charts.SHORT + 2
+
+
+def test_a_frontiers_points_are_the_tables():
+    chart = charts.frontier(found(), "x", "mini", ["ppo_kl_0", "ppo_kl_default"])["x-kl_deployed"]
+    table = pd.read_csv(ROOT / "reports/mini/per_seed.csv", low_memory=False)
+    table = table[(table.split == "test") & (table.decoding == "plain") & (table.condition == "ppo_kl_0")]
+    mine = [row for row in chart["datasets"]["draws"] if row["run"] == "PPO, no penalty"]
+    assert [row["y"] for row in mine] == pytest.approx(list(table.score), rel=1e-4)
+    assert [row["x"] for row in mine] == pytest.approx(list(table.kl_deployed), rel=1e-4)
+    mean = next(row for row in chart["datasets"]["means"] if row["run"] == "PPO, no penalty")
+    assert mean["y"] == pytest.approx(table.score.mean(), rel=1e-4) and mean["draws"] == len(table)
+    assert {row["line"] for row in chart["datasets"]["means"]} == {"PPO"}  # one line: they differ in β alone
+
+
+def test_curves_are_of_draws_where_they_are_committed_and_else_of_their_mean():
+    ours = charts.curves(found(), "x", "mini", ["ppo_kl_0", "ppo_gamma_050"])["x-score"]["datasets"]
+    assert {line["draw"] for line in ours["lines"]} == {101, 102, 103, 104}
+    assert {line["run"] for line in ours["lines"]} == {"PPO, no penalty"}  # what differs in more than β is elsewhere
+    older = charts.curves(found(), "x", "imdb", ["ppo_kl_0"])["x-score"]["datasets"]
+    assert {line["draw"] for line in older["lines"]} == {"mean of all"}
+    means = pd.read_csv(ROOT / "reports/imdb/kl/curves_score.csv")
+    assert [row["value"] for row in older["points"]] == pytest.approx(list(means.ppo_kl_0), rel=1e-3)
+
+
+def test_every_report_with_such_a_picture_has_charts_beside_it():
+    made = charts.beside(found())
+    assert {"reports/mini/kl/frontier.svg", "reports/imdb/kl/learning_curves.svg"} <= made.keys()
+    assert all(made.values()) and all((ROOT / file).is_file() for file in made)
+
+
+def test_a_charts_file_is_one_assignment():
+    text = vega.script("a-b", {"description": "“é”", "n": 1})
+    name, _, value = text.removeprefix("charts[").partition("] = ")
+    assert json.loads(name) == "a-b" and json.loads(value) == {"description": "“é”", "n": 1}

@@ -1,0 +1,147 @@
+"""Curves of runs told to trackers while they are trained: each update once, whatever a tracker does."""
+
+import os
+import sys
+
+import pytest
+import torch
+from accelerate.tracking import LOGGER_TYPE_TO_CLASS
+from tensorboardX.proto.event_pb2 import Event
+
+from rlnlp.settings import ConfigError
+from workbook.stages import follow, reproduce
+from workbook.store import states
+from workbook.store.files import read_json, seal, whole
+from workbook.store.tables import write_table
+
+RUN = "ppo_kl_0/seed1-0123456789abcdef"
+
+
+def update(i: int) -> dict:
+    return {"objective/score": i / 8, "objective/kl": 0.5, "note": None, "synced": True}
+
+
+def trained(scratch, updates: int) -> None:
+    """What a training leaves after so many updates."""
+    curve = [update(i) for i in range(1, updates + 1)]
+    states.save_state(scratch / "runs" / RUN / "checkpoint", {"w": torch.zeros(2)}, {"run": "x", "curve": curve})
+
+
+def finished(scratch, updates: int) -> None:
+    with whole(scratch / "runs" / RUN / "final") as work:
+        who = {"condition": "ppo_kl_0", "seed": 1}
+        write_table(work / "curves.csv", [{**who, "update": i, **update(i)} for i in range(1, updates + 1)])
+        seal(work)
+
+
+def shown(scratch) -> dict[str, list[tuple[int, float]]]:
+    """Name -> (step, value) of all that TensorBoard would show, in the order of its files."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for path in sorted((scratch / "followed/tensorboard" / RUN).glob("events.*"), key=lambda p: int(p.suffix[1:])):
+        with open(path, "rb") as file:
+            while (length := file.read(12)) and len(length) == 12:
+                event = Event.FromString(file.read(int.from_bytes(length[:8], "little")))
+                file.read(4)
+                for value in event.summary.value:
+                    if value.HasField("simple_value"):
+                        found.setdefault(value.tag, []).append((event.step, value.simple_value))
+    return found
+
+
+class Recorded:
+    """A tracker that keeps what it was told."""
+
+    made: list = []
+    breaks = False
+
+    def __init__(self, **given):
+        self.given, self.told = given, []
+        self.made.append(self)
+
+    def start(self): ...
+
+    def finish(self): ...
+
+    def store_init_configuration(self, values):
+        self.about = values
+
+    def log(self, values, step):
+        if self.breaks:
+            raise OSError("no route\nto its server")
+        self.told.append((step, values))
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    monkeypatch.setattr(Recorded, "made", [])
+    monkeypatch.setattr(Recorded, "breaks", False)
+    monkeypatch.setitem(LOGGER_TYPE_TO_CLASS, "wandb", Recorded)
+    return Recorded
+
+
+def test_a_curve_goes_on_where_it_was_and_ends_with_the_run(tmp_path):
+    for updates, leave in ((3, trained), (3, trained), (5, trained), (6, finished)):
+        leave(tmp_path, updates)
+        follow.look("mini", tmp_path, ["tensorboard"])
+        assert shown(tmp_path)["objective/score"] == [(i, i / 8) for i in range(1, updates + 1)]
+    assert shown(tmp_path).keys() == {"objective/score", "objective/kl"}  # what can be drawn
+    assert not list(follow.curves(tmp_path, read_json(tmp_path / "followed/tensorboard/told.json")))  # read no more
+    files = len(list((tmp_path / "followed").rglob("events.*")))
+    follow.look("mini", tmp_path, ["tensorboard"])
+    assert len(list((tmp_path / "followed").rglob("events.*"))) == files  # all is told: nothing is opened
+
+
+def test_a_run_has_one_name_however_often_it_is_opened(tmp_path, recorded):
+    trained(tmp_path, 2)
+    follow.look("mini", tmp_path, ["wandb"])
+    finished(tmp_path, 4)
+    follow.look("mini", tmp_path, ["wandb"])
+    first, second = recorded.made
+    assert first.given == second.given and first.given["id"] == "0123456789abcdef" and first.given["resume"] == "allow"
+    assert [step for tracker in recorded.made for step, _ in tracker.told] == [1, 2, 3, 4]
+    assert first.about == {"profile": "mini", "condition": "ppo_kl_0", "seed": "seed1-0123456789abcdef"}
+    assert not hasattr(second, "about")
+
+
+def test_a_tracker_that_raises_is_asked_no_more_and_the_others_go_on(tmp_path, recorded, monkeypatch, capsys):
+    trained(tmp_path, 3)
+    monkeypatch.setattr(recorded, "breaks", True)
+    names = ["wandb", "tensorboard"]
+    follow.look("mini", tmp_path, names)
+    assert capsys.readouterr().out == "LOG=wandb: told no more: OSError: no route to its server\n"
+    assert names == ["tensorboard"] and len(shown(tmp_path)["objective/score"]) == 3
+    monkeypatch.setattr(recorded, "breaks", False)
+    follow.look("mini", tmp_path, ["wandb"])  # the command again: nothing of the curve is lost
+    assert [step for step, _ in recorded.made[-1].told] == [1, 2, 3]
+
+
+def test_a_follower_ends_with_what_it_follows_and_has_told_all(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    scratch = tmp_path / ".scratch/mini"
+    with follow.beside("mini", tmp_path, "tensorboard"):
+        trained(scratch, 2)
+        finished(scratch, 4)
+    assert [step for step, _ in shown(scratch)["objective/kl"]] == [1, 2, 3, 4]
+    (scratch / "followed").rename(scratch / "elsewhere")
+    (scratch / "followed").write_text("no folder")
+    with follow.beside("mini", tmp_path, "tensorboard"):
+        pass
+    assert "LOG=tensorboard: told no more: " in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        ("tensorbord", "tensorbord: expected some of tensorboard, wandb, mlflow, dvclive.*tensorboard"),
+        ("tensorboard,comet", "comet: expected some of"),
+        ("wandb", "wandb is not installed here: .*pip install wandb"),
+    ],
+)
+def test_a_tracker_that_cannot_be_told_is_one_message_before_any_work(names, said, monkeypatch, capsys, tmp_path):
+    monkeypatch.setitem(follow.PACKAGES, "wandb", ("no_such_package",))
+    with pytest.raises(ConfigError, match=said):
+        follow.check(names)
+    (tmp_path / "dvc.yaml").write_text("stages: {}\n")
+    assert reproduce.main(["mini", "--root", str(tmp_path), "--log", names]) == 2
+    assert capsys.readouterr().err.startswith(f"error: LOG={names}: ")
+    assert not (tmp_path / ".scratch").exists()

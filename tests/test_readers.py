@@ -1,0 +1,273 @@
+"""Reports for readers: two sentences, one figure, words for names, one rule elsewhere; what a careful reader sees."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+import numpy as np
+import pytest
+
+import workbook.runs.checks
+from workbook.figures.names import name, names
+from workbook.figures.parts import compact
+from workbook.ledger import answer, careful, forest, page, ruling
+from workbook.reports import pages
+from workbook.results import design, tables
+from workbook.results import results as tables_of
+from workbook.results.results import ReportError
+from workbook.stages import nb
+from workbook.stages.page import to_html
+from workbook.statistics import paired
+
+pytestmark = pytest.mark.xdist_group("readers")  # tables are read once, not once a worker
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "reports").glob("*/*/verdict.md"))
+REPORTS = [p for p in PAGES if "/careful/" not in p]
+MARKDOWN = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "reports").rglob("*.md"))
+TABLES = ("mini", "full", "imdb", "pilot")  # profiles whose settings are those of their committed tables
+
+
+def read(place: str) -> str:
+    return (ROOT / place).read_text(encoding="utf-8")
+
+
+@cache
+def params(profile: str):
+    return workbook.runs.checks.load(ROOT / ("." if profile == "mini" else f"profiles/{profile}") / "params.yaml")
+
+
+def ledger(profile: str, report: str) -> list[dict]:
+    path = ROOT / f"reports/{profile}/claims/claims.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.is_file() else []
+    return [row for row in rows if row["report"] == report]
+
+
+# every page ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", REPORTS)
+def test_a_report_is_title_question_answer_and_one_figure(place):
+    head = read(place).split("\n## ")[0]
+    title, question, said, shown, *_ = [part for part in head.split("\n\n") if not part.startswith("**MISSING")]
+    assert title.startswith("# ") and title.endswith("?") and question.rstrip().endswith((".", "?"))
+    assert said.startswith("**Answer.** ") and shown.startswith("![") and head.count("\n![") == 1
+    said = said.removeprefix("**Answer.** ")
+    assert 1 <= len(re.findall(r"[.!?](?=\s|$)", said)) <= 2, said
+    assert len(answer.numbers(said)) <= answer.MOST, said
+
+
+@pytest.mark.parametrize("profile", TABLES)
+def test_every_answer_is_that_of_the_tables_and_of_the_ledger(profile):
+    checked = 0
+    for report in params(profile).reports:
+        found = pages.load(params(profile), report)
+        said = answer.answer(found.headline, ledger(profile, report) if profile != "pilot" else found.judged[0])
+        text = read(f"reports/{profile}/{report}/verdict.md")
+        assert f"\n\n**Answer.** {said}\n\n" in text, report
+        table = tables.markdown(pages.headline_table(found))
+        assert table in text, report
+        label = found.headline[0].label
+        row = next(line for line in table.splitlines() if line.startswith(f"| {label} |"))
+        for value in answer.numbers(answer.compared(found.headline).split(":", 1)[1].split(", on average")[0]):
+            assert value in row, (report, value)
+        checked += 1
+    assert checked == len(params(profile).reports) >= 1
+
+
+@pytest.mark.parametrize("place", MARKDOWN)
+def test_no_report_pastes_the_rule_or_an_old_word_and_there_is_one_minus(place):
+    text = read(place)
+    if place != "reports/rule.md":
+        for part in (ruling.RULE, ruling.WRITTEN):
+            assert not any(sentence in text for sentence in part.split(". ")[:3] if len(sentence) > 20)
+    if "/synthesis/" not in place:  # which has the words of before, as data
+        assert "inconclusive" not in text.lower()
+    assert not re.findall(r"\[-\d.{0,30}\]|[\[(, ]-\d+\.\d+[,\]]", text)
+
+
+def test_the_rule_stands_on_one_page_that_ledgers_and_reports_link():
+    rule = read("reports/rule.md")
+    assert ruling.RULE in rule and ruling.WRITTEN in rule
+    for place in MARKDOWN:
+        for link in re.findall(r"\[The rule\]\(([^)]+)\)", read(place)):
+            assert ((ROOT / place).parent / link).resolve() == ROOT / "reports/rule.md", place
+    judged = [p for p in REPORTS if "No claim of this report was judged" not in read(p)]
+    assert len(judged) > 20 and all("[The rule](../../rule.md)" in read(p) for p in judged)
+
+
+def test_raw_units_come_before_yardsticks():
+    text = read("reports/mini/kl/verdict.md")
+    head = next(line for line in text.splitlines() if line.startswith("| claim |"))
+    assert head.index("here [95 %]") < head.index("in yardsticks [95 %]")
+    row = next(r for r in ledger("mini", "kl") if r["id"] == "P01")["components"][0]
+    assert f"| {tables.signed(row['difference'], row['low'], row['high'])} probability | " in text
+
+
+# names ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("profile", [*TABLES, "follow_up", "reviews", "settle", "paper"])
+def test_every_run_has_a_name_in_words_and_no_two_the_same(profile):
+    found = names(SimpleNamespace(params=params(profile)))
+    assert len({*found.values()}) == len(found) and not [said for said in found.values() if "_" in said]
+    assert found["zero_shot"] == "untrained"
+
+
+def test_a_name_says_what_a_run_sets():
+    assert name({"algorithm": "ppo", "kl_coef": 0.0}, {}) == "PPO, β = 0"
+    assert name({"algorithm": "nlpo", "start": "s"}, {"s": {"algorithm": "supervised"}}) == "NLPO, after supervised"
+    masked = {"algorithm": "masked", "mask_rule": "top_p", "mask_value": 0.95, "mask_delay": 5}
+    assert name(masked, {}) == "PPO, top-p mask 0.95, delayed"
+    many = {"algorithm": "dqn", "head": "logits", "n_step": 24, "explore": "softmax", "double": True}
+    assert name(many, {}) == "DQN, logits head, 24-step targets, 2 more settings"
+    twice = SimpleNamespace(params=SimpleNamespace(all_runs={c: {"algorithm": "ppo"} for c in ("a", "b")}))
+    assert names(twice) == {"a": "PPO (a)", "b": "PPO (b)"}
+
+
+# answers -------------------------------------------------------------------------------------------------------------
+
+
+def compared(label: str, values: list[float], metric: str = "score") -> design.Compared:
+    return design.Compared(label, metric, paired.one_sample(np.array(values)))
+
+
+def test_an_answer_of_made_up_rows():
+    rows = [compared("A − B", [0.2, 0.3, 0.4]), compared("A − B", [-1.0, 2.0, -2.0], "distinct_2")]
+    said = answer.compared([*rows, compared("C − B", [9.0, 9.1, 9.2])])
+    assert said == (
+        "A minus B: the score (reward model) is 0.300 higher and the distinct-2 is 0.333 lower (within chance), "
+        "on average over 3 seeds."
+    )
+    full = answer.compared([compared("γ = 1 − γ = 0.5", [0.2, 0.3, 0.4]), compared("γ = 1 − γ = 0.5", [1.0, 2.0, 3.0])])
+    assert answer.numbers(full) == ["1", "0.5", "0.300"] and full.endswith("over its seeds.")
+
+
+def test_words_are_the_ledgers_and_a_design_is_named():
+    rows = [{"id": "P01", "word": "holds"}, {"id": "P02", "word": "opposite"}, {"id": "P03", "word": "awaiting"}]
+    assert answer.words(rows).endswith("the ledger's rule says *holds* of P01 and *opposite* of P02.")
+    many = [*rows, *({"id": f"C{i}", "word": "open"} for i in range(9))]
+    assert answer.words(many).endswith("*holds* of P01, *opposite* of P02 and *open* of the others.")
+    other = {"id": "P04", "word": "not testable here", "registered": {"word": "too small", "profile": "settle"}}
+    assert answer.words([other]).endswith("the registered design `settle` says *too small* of P04.")
+    assert answer.words(rows[2:]) == answer.UNNAMED and "No claim" in answer.words([])
+
+
+def test_numbers_are_told_from_names():
+    assert answer.numbers("P01, distinct-2 and top-5: −0.31 [0.2, 3e−04] at 5 seeds") == [
+        "−0.31", "0.2", "3e−04", "5",
+    ]  # fmt: skip
+    assert tables.minus("[-0.03, 2e-04] -> distinct-2, 3-5, x-1") == "[−0.03, 2e−04] -> distinct-2, 3-5, x-1"
+
+
+# careful readers -----------------------------------------------------------------------------------------------------
+
+
+def test_stock_phrases_are_read_back_where_they_are_planted():
+    results = tables_of.load(params("mini"), ["zero_shot", "ppo_kl_0", "ppo_kl_default", "ppo_kl_large"])
+    table = results.per_seed
+    for condition, share in {"zero_shot": 0.1, "ppo_kl_0": 0.1, "ppo_kl_default": 0.6, "ppo_kl_large": 0.1}.items():
+        rows = table.condition == condition
+        table.loc[rows, "shared_5gram"] = share + 0.01 * (table.seed[rows] % 3)
+    found = careful.closers(results)
+    assert found[0].label == "ppo_kl_default" and found[0].difference.difference == pytest.approx(0.5)
+    said = careful.said(results)
+    assert said.startswith("1 of 3 trained runs repeat") and "PPO, β = 0.2: 61 %" in said and said.endswith("11 %.")
+
+
+def test_the_commonest_words_by_hand():
+    texts = ["buy this film at once .", "go and buy this film at once", "nothing of the kind here"]
+    assert careful.commonest(texts) == "“buy this film at once” (2 of 3 texts)"
+    assert careful.commonest(["too short"]) == "" and careful.commonest([texts[2]]) == "none twice"
+
+
+def test_invented_words_by_hand():
+    human = ["good film zzz good"] * 100
+    rows = careful.invented({"a": ["good blorp", "good film"], "b": ["film"]}, human, frozenset({"good", "film"}))
+    assert [(r["condition"], r["texts"], r["words"], r["share"]) for r in rows] == [("a", 2, 4, 0.25), ("b", 1, 1, 0.0)]
+    assert rows[0]["human"] == 0.0 and rows[0]["low"] <= 0.25 <= rows[0]["high"]  # two words of each: "good film"
+
+
+def test_texts_of_older_pages_are_read(tmp_path):
+    (tmp_path / "kl").mkdir()
+    pages_of = (
+        "# Samples\n\n## untrained\n\n1. *a* → one\\_two (0.50)\n\n## PPO, β = 0 (ppo_kl_0)\n\n1. *a* → x (0.10)\n"
+    )
+    (tmp_path / "kl/samples.md").write_text(pages_of)
+    assert careful.samples(tmp_path) == {"zero_shot": ["one_two"], "ppo_kl_0": ["x"]}
+
+
+@pytest.mark.parametrize("profile", ["mini", "settle", "imdb", "full"])
+def test_what_a_careful_reader_sees_is_said_of_the_committed_tables(profile):
+    text = read(f"reports/{profile}/careful/verdict.md")
+    assert "of the untrained model's" in text and "## Stock phrases" in text
+    assert ("## Words that are none" in text) == (profile == "imdb")
+    if profile in TABLES:
+        conditions = dict.fromkeys(c for r in params(profile).reports.values() for c in r.conditions)
+        assert text == careful.text(tables_of.load(params(profile), list(conditions)))
+
+
+def test_tables_of_other_settings_are_refused():
+    other = params("full").model_copy(update={"learner": {**params("full").learner, "updates": 7}})
+    other._path = params("full").path
+    with pytest.raises(ReportError, match="updates is 7, but the committed table is of a run with 25"):
+        tables_of.load(other, ["ppo_kl_0"])
+
+
+# figures and code ----------------------------------------------------------------------------------------------------
+
+
+def contrast(claim: str, test: str, decides: bool = True, profiles: int = 1) -> forest.Contrast:
+    measured = {f"p{i}": forest.Effect(0.1, 0.0, 0.2, 5) for i in range(profiles)}
+    return forest.Contrast(claim, test, decides, forest.Effect(0.3, 0.2, 0.4), measured)
+
+
+def test_eight_rows_come_first_one_of_each_claim():
+    found = [contrast(f"P{i:02}", name, name != "beside") for i in range(6) for name in ("one", "two", "beside")]
+    first, rest = forest.halves([*found, contrast("P09", "one", profiles=3)])
+    assert len(first) == forest.HEADLINE and len(rest) == 19 - forest.HEADLINE
+    assert Counter(c.claim for c in first) == Counter({**{f"P{i:02}": 1 for i in range(6)}, "P09": 1}) + Counter(
+        ["P00"]
+    )
+    assert all(c.decides for c in first) and [c.claim for c in first] == sorted(c.claim for c in first)
+
+
+def test_what_is_compact_shows_the_same():
+    mark = "M 5.00 7.00\nC 5.5 7 6 6.8 6.4 6.4\nC 6.8 6 7 5.5 7 5\nC 7 4.5 6.8 4 6.4 3.6\nC 6 3.2 5.5 3 5 3\n"
+    mark += "C 4.5 3 4 3.2 3.6 3.6\nC 3.2 4 3 4.5 3 5\nC 3 5.5 3.2 6 3.6 6.4\nC 4 6.8 4.5 7 5 7\nz\n"
+    text = (
+        '<svg>\n<g id="a">\n<!-- x -->\n<defs>\n<path id="m1" d="M 0 0" class="k"/>\n'
+        '</defs>\n<use xlink:href="#m1"/>\n</g>\n'
+        '<g id="b">\n<defs>\n<path id="m2" d="M 0 0" class="k"/>\n</defs>\n<use xlink:href="#m2"/>\n</g>\n<g id="c"/>\n'
+        f'<path d="{mark}" class="s"/>\n<text transform="rotate(-0 1.0 2.0)">t</text>\n</svg>\n'
+    )
+    found = compact(text)
+    assert found.count("#m1") == 2 and "m2" not in found and found.count("<path") == 1 and 'id="a"' not in found
+    assert '<circle cx="5.00" cy="5.00" r="2.00" class="s"/>' in found and "<text>t</text>" in found
+    assert "<!--" not in found and "<g/>" not in found and found.count("<g>") == 2
+    wide = text.replace("C 7 4.5", "C 9 4.5").replace("7 5\n", "9 5\n", 1)
+    assert "<circle" not in compact(wide)
+
+
+def test_code_is_folded_in_reports_and_shown_in_lessons(tmp_path):
+    cells = [nbformat.v4.new_code_cell(f"x = {i}") for i in range(3)]
+    cells[0].metadata["tags"], cells[1].metadata["tags"] = ["hide-input"], ["injected-parameters"]
+    made = nb.scrub(nbformat.v4.new_notebook(cells=cells))
+    assert [c.metadata.get("jupyter") for c in made.cells] == [{"source_hidden": True}] * 2 + [None]
+    to_html(made, tmp_path / "page.html", "page")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert text.count("<details") == 2 and len(re.findall(r"<details[^>]*><summary>Code</summary>", text)) == 2
+    for notebook in ("ablation", "claims"):
+        every = nbformat.read(ROOT / f"notebooks/{notebook}.ipynb", as_version=4).cells
+        assert all("hide-input" in c.metadata.tags for c in every if c.cell_type == "code")
+
+
+def test_a_ledgers_page_links_the_rule():
+    rows = json.loads(read("reports/mini/claims/claims.json"))["rows"]
+    assert page.markdown(rows) == read("reports/mini/claims/claims.md")

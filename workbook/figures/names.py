@@ -1,0 +1,85 @@
+"""What a run is called where people read: words from what its entry in params.yaml sets, never its id.
+
+names(results)["ppo_kl_0"]      # "PPO, β = 0"
+names(results)["sup_nlpo"]      # "NLPO, after supervised"
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from workbook.results.results import Results, once
+from workbook.results.tables import minus
+from workbook.runs.algorithms import label
+
+MOST = 3  # settings that a name says; of more, it says two and counts the others
+QUIET = {"algorithm", "world", "decodings", "test_prompts", "breaks", "mask_rule", "mask_value", "mask_delay", "tau"}
+QUIET |= {"explore_value", "max_value", "epsilon_start", "epsilon_end"}  # said with another, or by it
+SAID = {  # setting -> what stands for a value
+    "kl_coef": "β = {}", "kl_target": "KL target {}", "gamma": "γ = {}", "lam": "λ = {}", "mask_top_p": "p = {}",
+    "sync_every": "refreshed every {} updates", "top_p": "top-p {}", "top_k": "top-k {}",
+    "temperature": "temperature {}", "updates": "{} updates", "episodes_per_update": "{} episodes an update",
+    "vocabulary": "{} tokens", "rate": "rate {}", "learning_rate": "learning rate {}", "head": "{} head",
+    "n_step": "{}-step targets", "target": "{} target", "trunk": "{} trunk", "mask_min_tokens": "{} tokens at least",
+    "reward": "paid by {}", "start": "after {}", "explore": "{} exploration",
+}  # fmt: skip
+VALUES = {  # (setting, value) -> the whole of what stands for it
+    ("mask_source", "initial"): "mask never refreshed", ("mask_source", "random"): "random mask",
+    ("mask_source", "lagged"): "an older copy's mask", 
+    ("min_new_tokens", 0): "may end",
+    ("base", "policy_dropout"): "pretrained with dropout",
+    ("reward", "reversed"): "paid 1 − score", ("mode", "same"): "the same parts",
+    ("mode", "update_only"): "in the update only", ("mode", "independent"): "drawn anew",
+    ("double", True): "double",
+}  # fmt: skip
+
+
+@once
+def names(results: Results) -> dict[str, str]:
+    """Condition -> its name, of every run of the profile; where two would be called the same, with the id beside it."""
+    entries = results.params.all_runs
+    found = {c: name(entry, entries) for c, entry in entries.items()}
+    often = Counter(found.values())
+    return {c: said if often[said] == 1 else f"{said} ({c})" for c, said in found.items()}
+
+
+def name(entry: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]) -> str:
+    """The name of a run: its learner, and what it sets; entries: of the profile, for runs that continue another."""
+    parts = [part for key, value in entry.items() if (part := _part(key, value, entry, entries))]
+    if len(parts) > MOST:
+        parts = [*parts[: MOST - 1], f"{len(parts) - MOST + 1} more settings"]
+    start = "untrained" if entry.get("updates") == 0 else label(entry["algorithm"])
+    if "mask_rule" in entry:
+        rule = entry["mask_rule"].replace("_", "-")
+        start = f"PPO, {rule} mask {entry['mask_value']:g}" + ", delayed" * bool(entry.get("mask_delay"))
+    world = f" on {entry['world']}" if entry.get("world") else ""
+    return minus(", ".join([start + world, *parts]))
+
+
+def _part(key: str, value: Any, entry: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]) -> str:
+    """One setting in words; "" where the name has it already, or it is no more than how a run is measured."""
+    if key in QUIET or (key == "updates" and value == 0):
+        return ""
+    if (key, value) in VALUES:
+        return VALUES[key, value]
+    if key in ("data_fraction", "reward") and (share := _share(key, value)):
+        return share
+    if key == "replicate":
+        return f"repetition {value + 1}" if value else ""
+    if key in ("explore_rule", "max_rule"):
+        what = "explores" if key == "explore_rule" else "maximum"
+        return f"{what} in {value.replace('_', '-')} {entry[key.replace('rule', 'value')]:g}"
+    if key == "start":
+        return f"after {name(entries[value], entries) if value in entries else value}"
+    said = f"{value:g}" if isinstance(value, float) else f"{value}".replace("_", " ")
+    return SAID.get(key, key.replace("_", " ") + " {}").format(said)
+
+
+def _share(key: str, value: Any) -> str:
+    """Of labelled reviews: those shown, or those behind a reward; "" for the reward of all, and of a world."""
+    if key == "data_fraction":
+        return f"{100 * value:g} % of the examples"
+    percent = str(value).removeprefix("reward_")
+    return f"reward of {percent} % of the labels" if percent != value and percent.isdigit() else ""

@@ -1,0 +1,71 @@
+"""A report's answer: two sentences with at most three numbers, from its first comparison and from the ledger's words.
+
+Intervals stand in the table below it; a number here is one of that table's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workbook.figures.parts import short
+from workbook.ledger.ruling import AWAITING, ELSEWHERE, WORDS
+from workbook.results.design import Compared
+from workbook.results.tables import join, number
+from workbook.statistics.rule import AGAINST, FOR
+
+MOST = 3  # numbers of an answer
+NAMED = 6  # claims that it names whatever their word; of more, those that are decided
+NUMBER = re.compile(r"(?<![\w.-])[−+]?\d+(?:\.\d+)?(?:e[−+]?\d+)?")  # none in "distinct-2", "P01", "top-5"
+UNNAMED = "The ledger has no word for the claims behind it: for a test there are too few runs or seeds."
+
+
+def numbers(text: str) -> list[str]:
+    """The numbers of a text; digits of a name ("P01", "distinct-2") are none."""
+    return NUMBER.findall(text)
+
+
+def answer(headline: Sequence[Compared], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Two sentences. headline: the report's comparisons, the first of which answers; rows: of the ledger, its own."""
+    return f"{compared(headline)} {words(rows)}"
+
+
+def compared(headline: Sequence[Compared]) -> str:
+    """The first comparison: its first two metrics, and over how many seeds, as far as `MOST` allows."""
+    if not headline:
+        return "No two of its runs can be compared here."
+    first = headline[0].label
+    room = MOST - len(numbers(first))
+    own = [row for row in headline if row.label == first][: min(2, room)]
+    n = own[0].difference.n
+    seeds = f"{n} seed{'s' * (n != 1)}" if room > len(own) else "its seeds"
+    return f"{first.replace(' − ', ' minus ')}: {join([_moved(row) for row in own])}, on average over {seeds}."
+
+
+def _moved(row: Compared) -> str:
+    """ "the score (reward model) is 0.299 higher"."""
+    d = row.difference
+    which = "higher" if d.difference >= 0 else "lower"
+    told = d.low is not None and not d.low <= 0 <= d.high
+    doubt = "" if told else " (within chance)" if d.low is not None else " (one seed, no interval)"
+    return f"the {short(row.metric)} is {number(abs(d.difference))} {which}{doubt}"
+
+
+def words(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What the ledger, or the registered design whose words stand here, says of which claims."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        word = row.get("registered", row)["word"]
+        if word not in (AWAITING, ELSEWHERE):
+            found.setdefault(word, []).append(row["id"])
+    if not found:
+        return UNNAMED if rows else "No claim of the papers is judged on them."
+    designs = dict.fromkeys(row["registered"]["profile"] for row in rows if row.get("registered"))
+    source = f"the registered design {join([f'`{d}`' for d in designs])}" if designs else "the ledger's rule"
+    few = sum(map(len, found.values())) <= NAMED
+    said = [w for w in WORDS if w in found and (few or w in (*FOR, *AGAINST))]
+    rest = [claim for w, claims in found.items() if w not in said for claim in claims]
+    parts = [f"*{w}* of {join(found[w])}" for w in said]
+    parts += [f"*open* of {'the others' if said else 'all of them'}"] if rest else []
+    return f"Of the claims behind it, {source} says {join(parts)}."

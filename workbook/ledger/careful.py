@@ -1,0 +1,230 @@
+"""What a careful reader of the texts sees and a score hides: stock phrases, and words that nobody writes.
+
+    write(results, folder)                    # reports/<profile>/careful/verdict.md, from the committed tables
+    invented(samples, human, known)           # the rows of reports/<profile>/invented.csv, which needs real texts
+
+Stock phrases are counted in every table (`shared_5gram`). Words are looked up where texts are real: a word is invented
+if no review that the models may have read has it; people invent words too, so their share stands beside.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbook.figures.names import names
+from workbook.results import design
+from workbook.results.design import Compared
+from workbook.results.files import SAMPLES
+from workbook.results.results import Results
+from workbook.results.tables import between, markdown, number, safe, signed
+from workbook.statistics import paired
+from workbook.store.files import atomic_write
+from workbook.store.tables import write_table
+from workbook.texts.invented import RESAMPLES, as_long_as, counts, known_words
+
+TITLE = "What does a careful reader see in the texts that a score hides?"
+QUESTION = """A reward model pays for what it was trained to like. Whoever reads the texts sees more: the same closing
+phrase again and again, and, where a model writes parts of words, words that are none."""
+SHARED, TABLE = "shared_5gram", "invented.csv"
+HUMAN, MOST = 50, 8  # human texts for each sample; rows that a table shows
+LINE = re.compile(r"^\d+\. \*.*\* → (.*) \(\d\.\d\d\)$", re.MULTILINE)
+UNTRAINED = ("untrained", "zero-shot (before)")  # headings of older pages
+
+
+def closers(results: Results, conditions: Sequence[str] | None = None) -> list[Compared]:
+    """Each trained run's share of texts with a stock phrase minus the untrained model's, the largest first.
+
+    The label is the run's id; conditions: of these only (default: all). Runs of other worlds are left out: their texts
+    are numbers.
+    """
+    there = [c for c in design.trained(results, "").index if conditions is None or c in conditions]
+    found = {c: design.measure(results, c, f"gain:{SHARED}") for c in there}
+    rows = [Compared(c, SHARED, paired.one_sample(v)) for c, v in found.items() if v is not None]
+    return sorted(rows, key=lambda row: -row.difference.difference)
+
+
+def said(results: Results, conditions: Sequence[str] | None = None) -> str:
+    """Who writes stock phrases, in a sentence or two; "" where no run has the number."""
+    if not (rows := closers(results, conditions)):
+        return ""
+    more = [row for row in rows if row.difference.low is not None and row.difference.low > 0]
+    first = rows[0]
+    own, start = _shares(results, first)
+    many = f"{len(more)} of {len(rows)} trained run{'s' * (len(rows) > 1)}"
+    seen = f"{many} repeat stock phrases more often than the untrained model, with an interval wholly above 0."
+    worst = (
+        f"Most of all {names(results)[first.label]}: {_percent(own)} of its texts share five words in a row with more "
+    )
+    return f"{seen} {worst}than one in a hundred of its others, of the untrained model's {_percent(start)}."
+
+
+def _percent(share: float, digits: int = 0) -> str:
+    return f"{100 * share:.{digits}f} %"
+
+
+def _shares(results: Results, row: Compared) -> tuple[float, float]:
+    """(the run's mean share, that of the untrained model it is compared with)."""
+    own = float(design.measure(results, row.label, SHARED).mean())
+    return own, own - row.difference.difference
+
+
+def phrases(results: Results) -> pd.DataFrame:
+    """`closers` as a table: the first `MOST`, raw shares, the difference with its interval, and what is said again and
+    again in the texts that are committed."""
+    lines, texts = [], samples(results.params.reports_folder)
+    for row in closers(results)[:MOST]:
+        own, start = _shares(results, row)
+        d = row.difference
+        change = signed(d.difference, d.low, d.high)
+        known = {"run": names(results)[row.label], "share of its texts": number(own)}
+        lines.append({**known, "untrained": number(start), "difference [95 %]": change, "seeds": d.n})
+        if texts:
+            lines[-1]["its commonest five words"] = commonest(texts.get(row.label, ()))
+    return pd.DataFrame(lines)
+
+
+def commonest(texts: Sequence[str]) -> str:
+    """The five words in a row that most texts have, and in how many; the first of several, "" without
+    any."""
+    found = Counter(
+        run for words in map(str.split, texts) for run in dict.fromkeys(zip(*(words[i:] for i in range(5))))
+    )
+    if not found:
+        return ""
+    run, often = found.most_common(1)[0]
+    if often == 1:
+        return "none twice"
+    return f"“{safe(' '.join(run))}” ({often} of {len(texts)} texts)"
+
+
+# words ---------------------------------------------------------------------------------------------------------------
+
+
+def samples(reports: Path) -> dict[str, list[str]]:
+    """Condition -> its committed texts: of samples.jsonl; where a profile has none, those of its pages."""
+    found: dict[str, list[str]] = {}
+    if (file := reports / SAMPLES).is_file():
+        for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+            found.setdefault(line["condition"], []).append(line["response"])
+        return found
+    for file in sorted(reports.glob("*/samples.md")):
+        for section in file.read_text(encoding="utf-8").split("\n## ")[1:]:
+            title, _, body = section.partition("\n")
+            named = re.search(r"\((\w+)\)$", title)
+            condition = "zero_shot" if title in UNTRAINED else named[1] if named else title
+            found.setdefault(condition, [text.replace("\\", "") for text in LINE.findall(body)])
+    return {condition: texts for condition, texts in found.items() if texts}
+
+
+def invented(
+    samples: Mapping[str, Sequence[str]], human: Sequence[str], known: frozenset[str], seed: int = 0
+) -> list[dict[str, Any]]:
+    """A row per condition: its texts and words, the share of words that are invented with its 95 % interval (a
+    bootstrap over texts), and that of human texts as long, `HUMAN` for each of its texts.
+
+    human: unseen texts; known: every word that the models may have read.
+    """
+    rows = []
+    for condition, texts in samples.items():
+        found = counts(texts, known)
+        again = [text for text in texts for _ in range(HUMAN)][: len(human)]
+        theirs = counts(as_long_as(human, again), known).sum(axis=0)
+        pick = np.random.default_rng(seed).integers(len(found), size=(RESAMPLES, len(found)))
+        drawn = found[pick].sum(axis=1)
+        low, high = np.percentile(drawn[:, 0] / np.maximum(drawn[:, 1], 1), [2.5, 97.5])
+        sizes = {"texts": len(texts), "words": int(found[:, 1].sum())}
+        share = {"share": found[:, 0].sum() / max(found[:, 1].sum(), 1), "low": low, "high": high}
+        shares = {**share, "human": theirs[0] / max(theirs[1], 1)}
+        rows.append({"condition": condition, **sizes, **{k: round(float(v), 5) for k, v in shares.items()}})
+    return rows
+
+
+def keep(rows: Sequence[Mapping[str, Any]], reports: Path) -> Path:
+    """Write the table of invented words; its path."""
+    write_table(reports / TABLE, list(rows))
+    return reports / TABLE
+
+
+def words(results: Results) -> tuple[str, pd.DataFrame]:
+    """(a sentence on invented words, a row per run), of the committed table; nothing where the profile has none."""
+    file = results.params.reports_folder / TABLE
+    rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines())) if file.is_file() else []
+    if not rows:
+        return "", pd.DataFrame()
+    called = names(results)
+    worst = max(rows, key=lambda row: float(row["share"]))
+    share, human = _percent(float(worst["share"])), _percent(float(worst["human"]), 1)
+    text = (
+        f"{share} of the words of {called[worst['condition']]} are in no real review that a model "
+        f"here could have read; of as many words of unseen reviews, {human}."
+    )
+    lines = [
+        {
+            "run": called[row["condition"]],
+            "invented [95 %]": f"{number(float(row['share']))} {between(float(row['low']), float(row['high']))}",
+            "people": number(float(row["human"])),
+            "words": row["words"],
+        }
+        for row in sorted(rows, key=lambda row: -float(row["share"]))
+    ]
+    return text, pd.DataFrame(lines)
+
+
+def base(params) -> str:
+    """A sentence on the invented words of the model that all runs start from, where the profile has such a model."""
+    file = params.folder / "base/facts.json"
+    if not file.is_file():
+        return ""
+    found = json.loads(file.read_text(encoding="utf-8"))["invented"]
+    return (
+        f"The model that every run of this profile starts from invents {_percent(found['share'], 1)} of its words "
+        f"({found['words']:,} words); people, in unseen reviews, {_percent(found['human_share'], 1)}."
+    )
+
+
+# the page ------------------------------------------------------------------------------------------------------------
+
+
+def text(results: Results) -> str:
+    """The page as Markdown."""
+    sentence, table = words(results)
+    parts = [f"# {TITLE}", QUESTION]
+    first = [part for part in (said(results), sentence, base(results.params)) if part]
+    parts.append(f"**Answer.** {' '.join(first) or 'No table here says.'}")
+    if len(shares := phrases(results)):
+        n = len(closers(results))
+        shown = f" The {len(shares)} runs of {n} with the most:" if n > len(shares) else ""
+        about = (
+            "The share of a run's texts with five words in a row that more than one in a hundred of its others have."
+        )
+        parts += ["## Stock phrases", about + shown, markdown(shares)]
+    if len(table):
+        about = (
+            f"Of the committed texts of the first seed. *People*: unseen reviews, cut to the same lengths, {HUMAN} for "
+            "each text. In brackets a 95 % interval over texts."
+        )
+        parts += ["## Words that are none", about, markdown(table)]
+    if results.samples or list(results.params.reports_folder.glob("*/samples.md")):
+        parts.append("Texts that nobody selected stand in `samples.md` beside each report of the profile.")
+    return "\n\n".join(parts) + "\n"
+
+
+def write(results: Results, reports: Path) -> Path:
+    """Write reports/<profile>/careful/verdict.md; its path."""
+    atomic_write(reports / "careful/verdict.md", text(results))
+    return reports / "careful/verdict.md"
+
+
+def of_people(splits: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[list[str], frozenset[str]]:
+    """(unseen reviews, every word that a model may have read) of the splits of real reviews."""
+    seen = (row["text"] for name in ("train", "unsupervised") for row in splits[name])
+    return [row["text"] for row in splits["test"]], known_words(seen)
