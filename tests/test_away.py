@@ -138,7 +138,7 @@ def there(world) -> Path:
     done = command(folder, "run", "gpu", "--jobs", "1")
     assert done.returncode == 0, done.stdout + done.stderr
     told = [line for line in done.stdout.splitlines() if line.startswith("runs@") and line.endswith("done")]
-    assert ["draw 1" in line for line in told] == [True] * len(RUNS) + [False] * len(RUNS)  # seed by seed
+    assert [line.split("@")[1].split(",")[0] for line in told] == [name for name in sorted(RUNS) for _ in (1, 2)]
     away.pack(checks.load(folder / "params.yaml"), folder.parents[1] / "packed")
     return folder
 
@@ -192,6 +192,23 @@ def test_a_deadline_begins_nothing_more_and_waits_for_what_runs():
             list(slow)
         assert sorted(done) == [1, 2]
         assert sorted(n for n, _ in away.through(pool, 2, float("inf"), abs, [3, 1, 2])) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("error", "written"), [("", [("runs@one", "")]), ("it broke", [])])
+def test_stages_that_are_whole_when_the_time_is_up_are_written(error, written, monkeypatch):
+    todo = {stage: [away.units.Unit(stage, seed) for seed in (1, 2)] for stage in ("runs@one", "runs@two")}
+    begun, found = [], []
+
+    def work(unit):
+        begun.append(unit)
+        return error
+
+    monkeypatch.setattr(away.time, "monotonic", lambda: len(begun))  # three begin
+    with ThreadPoolExecutor(1) as pool, pytest.raises(away.TimeUp, match="1"):
+        for one in away.whole_stages(pool, 1, 3, work, lambda stage: "", todo):
+            found.append(one)  # noqa: PERF402 (what came before it raises)
+    assert begun == [*todo["runs@one"], todo["runs@two"][0]]
+    assert [one for one in found if isinstance(one[0], str)] == written
 
 
 def test_a_process_sees_one_of_the_gpus_that_were_given():
@@ -273,11 +290,16 @@ def test_other_settings_or_code_are_refused_by_stage(there, home, capsys):
     assert "models@1: its code is not that of here" in said and "variants@2: not in the archive" in said
 
 
-def test_what_was_run_here_is_not_written_over(there, home, capsys):
-    (home / "runs/zero_shot").mkdir(parents=True)
-    (home / "runs/zero_shot/config.json").write_text("{}")
+def test_what_was_made_here_is_not_written_over(there, home, capsys):
+    for place in ("runs/zero_shot", "models/draw1"):
+        (home / place).mkdir(parents=True)
+        (home / place / "config.json").write_text("{}")
+    search = min(os.listdir(there / "tune"))
+    (home / "tune").mkdir()
+    (home / "tune" / search).write_text("{}")
     shutil.copytree(there / "base", home / "base")
     (home / "base/facts.json").write_text("{}")
     assert adopt.main(["gpu", str(there.parents[1] / "packed")]) == 2
     said = capsys.readouterr().err
-    assert "runs@zero_shot: it was run here" in said and "base/facts.json: another one lies here" in said
+    assert all(f"{stage}: it was made here" in said for stage in ("runs@zero_shot", "models@1", f"tune@{search[:-5]}"))
+    assert "base/facts.json: another one lies here" in said

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -101,6 +102,29 @@ def test_a_run_has_one_name_however_often_it_is_opened(tmp_path, recorded):
     assert [step for tracker in recorded.made for step, _ in tracker.told] == [1, 2, 3, 4]
     assert first.about == {"profile": "mini", "condition": "ppo_kl_0", "seed": "seed1-0123456789abcdef"}
     assert not hasattr(second, "about")
+
+
+def test_a_run_that_its_tracker_names_keeps_that_name_through_an_error(tmp_path, recorded, monkeypatch):
+    monkeypatch.setitem(LOGGER_TYPE_TO_CLASS, "mlflow", recorded)
+    monkeypatch.setattr(recorded, "active_run", SimpleNamespace(info=SimpleNamespace(run_id="its own")), raising=False)
+    trained(tmp_path, 2)
+    for breaks in (True, False):
+        monkeypatch.setattr(recorded, "breaks", breaks)
+        follow.look("mini", tmp_path, ["mlflow"])
+    first, second = recorded.made
+    assert (first.given["run_id"], second.given["run_id"]) == (None, "its own")
+    assert hasattr(first, "about") and not hasattr(second, "about")
+    assert [step for step, _ in second.told] == [1, 2]
+
+
+def test_what_cannot_be_read_stops_no_tracker(tmp_path, recorded, capsys):
+    other = tmp_path / "runs/a/seed1-00/checkpoint" / f"state-00000001-{'0' * 64}.safetensors"
+    other.parent.mkdir(parents=True)
+    other.write_bytes(b"damaged")
+    trained(tmp_path, 1)
+    names = ["wandb"]
+    follow.look("mini", tmp_path, names)
+    assert names == ["wandb"] and len(recorded.made[0].told) == 1 and "seed1-00: not read" in capsys.readouterr().out
 
 
 def test_a_tracker_that_raises_is_asked_no_more_and_the_others_go_on(tmp_path, recorded, monkeypatch, capsys):

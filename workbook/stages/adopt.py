@@ -90,10 +90,8 @@ def check(params: Params, manifest: Mapping[str, Any], files: Path) -> None:
         wrong += [
             f"{stage}: {name} is not its" for name in said["files"] if name != out and not name.startswith(out + "/")
         ]
-        config = params.folder / out / "config.json"
-        known = read_json(config) if kind(stage) in RUNS else None
-        if known is not None and "adopted" not in known:
-            wrong.append(f"{stage}: it was run here; remove {config.parent} to adopt another's")
+        if made_here(params.folder / out, files / out):
+            wrong.append(f"{stage}: it was made here; remove {params.folder / out} to adopt another's")
     before = [stage for part in away.stages(params)[:-2] for stage in part]
     wrong += [f"{stage}: not in the archive, and runs need it" for stage in before if stage not in manifest["stages"]]
     packed = manifest["brought"] | {n: h for said in manifest["stages"].values() for n, h in said["files"].items()}
@@ -110,6 +108,13 @@ def check(params: Params, manifest: Mapping[str, Any], files: Path) -> None:
     if wrong:
         more = f"; {len(wrong) - 5} more" * (len(wrong) > 5)
         raise ConfigError(f"nothing was adopted: {'; '.join(wrong[:5])}{more}")
+
+
+def made_here(ours: Path, theirs: Path) -> bool:
+    """Whether a stage's result lies here that was not adopted, and cannot be that of the archive."""
+    if ours.suffix == ".json":
+        return ours.is_file() and theirs.is_file() and file_hash(ours) != file_hash(theirs)
+    return ours.is_dir() and not (ours / STAYED).is_file()
 
 
 def put(folder: Path, stage: str, said: Mapping[str, Any], files: Path, about: Mapping[str, Any]) -> None:

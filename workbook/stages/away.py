@@ -3,9 +3,9 @@
     python -m workbook.stages.away run PROFILE --jobs 4 --gpus 1 --seconds 560   # the same command goes on
     python -m workbook.stages.away pack PROFILE FOLDER                           # for `make adopt FROM=FOLDER`
 
-Units of work and finished parts are those of the pipeline. Seeds go first ones first, so that whole seeds are there
-wherever the time ends. Packed are tables, samples, facts and the base model that was made beside the profile; and the
-hashes of all that stays: other weights and texts.
+Units of work and finished parts are those of the pipeline. Conditions go in the profile's order, each with all its
+seeds: those that are whole when the time is up can be packed. Packed are tables, samples, facts and the base model that
+was made beside the profile; and the hashes of all that stays: other weights and texts.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import contextlib
 import functools
 import io
 import json
+import math
 import multiprocessing
 import os
 import shutil
@@ -23,7 +24,8 @@ import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -102,14 +104,15 @@ def run(params: Params, jobs: int, gpus: int, seconds: float) -> bool:
         _one_machine(params, pool.submit(about, params.device).result())
         try:
             for part in stages(params):
-                todo = [unit for stage in part for unit in units.of_stage(stage, params.folder)]
-                for unit, error in through(pool, jobs, until, unit_of, sorted(todo, key=lambda unit: unit.draw)):
+                todo = {stage: units.of_stage(stage, params.folder) for stage in part}
+                both = unit_of, functools.partial(collect, str(params.folder))
+                for unit, error in whole_stages(pool, jobs, until, *both, todo):
                     failed += bool(error)
+                    if isinstance(unit, str):
+                        print(f"{unit}: {error or 'written'}", flush=True)
+                        continue
                     print(f"{unit.stage}, draw {unit.draw}: {error or 'done'}", flush=True)
                     _without_checkpoints(params, unit)
-                for stage, error in through(pool, jobs, until, functools.partial(collect, str(params.folder)), part):
-                    failed += bool(error)
-                    print(f"{stage}: {error or 'written'}", flush=True)
         except TimeUp as left:
             print(f"the time is up; {left} of this part are left, the same command goes on", flush=True)
             return False
@@ -117,6 +120,24 @@ def run(params: Params, jobs: int, gpus: int, seconds: float) -> bool:
             print("a process was ended from outside; the same command goes on", file=sys.stderr)
             return False
     return not failed
+
+
+def whole_stages(
+    pool, jobs: int, until: float, work: Callable, collect: Callable, todo: Mapping[str, Sequence[units.Unit]]
+) -> Iterator[tuple[Any, Any]]:
+    """(unit, what ``work`` returns of it: an error or nothing), then (stage, what ``collect`` returns of it). Where the
+    time is up before all began, stages of which every unit is done are collected still: seconds; then TimeUp."""
+    done, left = Counter(), None
+    try:
+        for unit, error in through(pool, jobs, until, work, [unit for units in todo.values() for unit in units]):
+            done[unit.stage] += not error
+            yield unit, error
+    except TimeUp as late:
+        left = late
+    whole = [stage for stage, its in todo.items() if left is None or done[stage] == len(its)]
+    yield from through(pool, jobs, math.inf if left else until, collect, whole)
+    if left:
+        raise left
 
 
 def through(pool, jobs: int, until: float, work: Callable, todo: Sequence) -> Iterator[tuple[Any, Any]]:

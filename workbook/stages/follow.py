@@ -21,6 +21,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError
+
 from rlnlp.settings import ConfigError, nearest
 from workbook.results.files import CURVES
 from workbook.stages.processes import environment
@@ -84,10 +86,17 @@ def curves(scratch: Path, told: Mapping[str, Any]) -> Iterator[tuple[str, list[d
         name, final = folder.relative_to(scratch / "runs").as_posix(), folder / "final"
         if told.get(name, {}).get("finished"):
             continue
-        if is_sealed(final) and (final / CURVES).is_file():
-            yield name, read_table(final / CURVES), True
-        elif (meta := newest_meta(folder / "checkpoint")) is not None:
-            yield name, meta["curve"], False
+        try:
+            if is_sealed(final) and (final / CURVES).is_file():
+                found = read_table(final / CURVES), True
+            elif (meta := newest_meta(folder / "checkpoint")) is not None:
+                found = meta["curve"], False
+            else:
+                continue
+        except (OSError, ValueError, SafetensorError) as error:  # no tracker's fault; it may be whole at the next look
+            print(f"{name}: not read: {error}", flush=True)
+            continue
+        yield name, *found
 
 
 def tell(name: str, curve: Sequence[Mapping[str, Any]], before: dict[str, Any], profile: str, place: Path) -> None:
@@ -95,16 +104,17 @@ def tell(name: str, curve: Sequence[Mapping[str, Any]], before: dict[str, Any], 
     there."""
     tracker, run = opened(name, before, profile, place)
     tracker.start()
+    if name == "mlflow":  # which names its runs itself
+        before["run_id"] = tracker.active_run.info.run_id
     try:
-        if not before["updates"]:
+        if not before.get("begun"):
             condition, _, seed = run.partition("/")
             tracker.store_init_configuration({"profile": profile, "condition": condition, "seed": seed})
+            before["begun"] = True
         for update in range(before["updates"], len(curve)):
             values = {k: v for k, v in curve[update].items() if k not in NOT_METRICS and number(v)}
             tracker.log(values, step=update + 1)
             before["updates"] = update + 1
-        if name == "mlflow":  # which names its runs itself
-            before["run_id"] = tracker.active_run.info.run_id
     finally:
         tracker.finish()
 
