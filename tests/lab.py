@@ -96,7 +96,11 @@ def serve(folder: Path, notebook: str, *more: str) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}/lab/tree/{notebook}?token=tok&reset"
     finally:
         server.terminate()  # ends the kernels too
-        server.wait(300)
+        try:
+            server.wait(60 * SLOWER)
+        except subprocess.TimeoutExpired:  # stopped while a thread of its pool was at work, it waits for it for ever
+            server.kill()
+            server.wait()
 
 
 def wait_for(address: str, server: subprocess.Popen, log: Path, seconds: float) -> None:

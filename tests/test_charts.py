@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import vl_convert
 
+from workbook.figures.style import COLORS, GREY
 from workbook.site import charts, committed, vega, words
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -110,6 +112,17 @@ def test_a_frontiers_points_are_the_tables():
     mean = next(row for row in chart["datasets"]["means"] if row["run"] == "PPO, no penalty")
     assert mean["y"] == pytest.approx(table.score.mean(), rel=1e-4) and mean["draws"] == len(table)
     assert {row["line"] for row in chart["datasets"]["means"]} == {"PPO"}  # one line: they differ in β alone
+
+
+def test_a_frontier_has_the_pictures_colours_and_one_legend():
+    chart = charts.frontier(found(), "x", "mini", ["zero_shot", "nlpo_kl_0", "ppo_kl_0", "grpo"])["x-kl_deployed"]
+    (legend,) = vl_convert.vegalite_to_vega({**chart, "width": 300})["legends"]
+    assert {legend[part] for part in ("fill", "stroke", "shape")} == {"color", "shape"}
+    scale = chart["layer"][1]["encoding"]["color"]["scale"]
+    assert dict(zip(scale["domain"], scale["range"])).items() >= {"PPO": COLORS[0], "NLPO": COLORS[1]}.items()
+    assert (scale["domain"][-1], scale["range"][-1]) == ("untrained", GREY)
+    axis = chart["layer"][1]["encoding"]["x"]["axis"]
+    assert axis["values"][:3] == [0, 0.05, 0.1] and axis["format"] == "~g"
 
 
 def test_curves_are_of_draws_where_they_are_committed_and_else_of_their_mean():

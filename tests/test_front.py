@@ -135,8 +135,8 @@ def test_every_block_of_python_is_one_that_a_test_runs():
     ran = {"docs/use/write_your_own.md"}  # tests/test_write_your_own.py, test_one_file.py
     lines = re.search(r"in twelve lines\n.*?```python\n(.*?)```", README, re.DOTALL)[1]  # tests/test_front_door.py
     others = [(page, code) for page, code in blocks("python") if page not in ran]
-    assert [page for page, _ in others] == ["README.md", "docs/use/twelve_lines.md"]
-    assert all(code == lines for _, code in others)
+    assert [page for page, _ in others] == ["README.md", *["docs/use/twelve_lines.md"] * 2]
+    assert [code == lines for _, code in others] == [True, True, False]  # the last is what to try them on: there too
     assert len([page for page, _ in blocks("python") if page in ran]) == 4
 
 

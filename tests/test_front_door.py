@@ -16,6 +16,9 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 LINES = re.search(r"in twelve lines\n.*?```python\n(.*?)```", README, re.S).group(1)
 
+PAGE = (ROOT / "docs/use/twelve_lines.md").read_text(encoding="utf-8")
+TRY = re.findall(r"```python\n(.*?)```", PAGE, re.S)[1]
+
 
 def reward(prompts, responses, references, meta):
     return [float(response.split().count("w7")) for response in responses]
@@ -49,6 +52,15 @@ def test_they_train_watch_save_and_compare(kind, tmp_path, monkeypatch, capsys):
         trained = given["policies"][name].state_dict()
         assert all(torch.equal(weight, trained[part]) for part, weight in loaded.state_dict().items())
     assert all(torch.equal(weight, before[name]) for name, weight in model.state_dict().items()), "the start changed"
+
+
+def test_what_to_try_them_on_is_all_that_they_need(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("transformers.AutoModelForCausalLM.from_pretrained", lambda name: MAKE["causal"]())
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda name: tokenizer_of(50))
+    exec(TRY + LINES.replace("updates=20", "updates=1"), given := {})
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]] == ["policy", "start", "PPO", "NLPO"]
+    assert given["reward"](None, ["a, b, c", "d"], None, None) == [2.0, 0.0]
 
 
 def test_what_the_lines_spell_out_is_the_default_of_every_learner_that_has_it():

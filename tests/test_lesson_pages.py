@@ -135,7 +135,7 @@ SVG = '<?xml version="1.0"?>\n<svg>\n <metadata><date>2020</date></metadata>\n <
     ("given", "kept"),
     [
         (TEXT, {"text": "2"}),
-        (drawn(svg=SVG, png="AAAA\n", text="<Figure>"), {"svg": '<svg><path d="M 1.23 2"/></svg>'}),
+        (drawn(svg=SVG, png="AAAA\n", text="<Figure>"), {"svg": '<svg><path d="M 1.2 2"/></svg>'}),
         (drawn(svg=f"<svg>{'x' * 100_001}</svg>", png="AA\nAA"), {"png": "AAAA"}),
         (drawn(html='<div><style scoped>\n.a {}</style>\n<table border="1" class="dataframe">\n  <td>1</td>'),
          {"html": "<div><table><td>1</td>"}),

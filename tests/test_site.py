@@ -20,7 +20,7 @@ from workbook.site.links import LinkError, Links
 
 from .lab import MARKS, SHOTS, SLOWER, browser_page, serve
 
-pytestmark = pytest.mark.xdist_group("site")  # built once, not once a worker
+pytestmark = [pytest.mark.xdist_group("site"), pytest.mark.timeout(900 * SLOWER)]  # built once, not once a worker
 
 ROOT = Path(__file__).resolve().parents[1]
 LARGEST = 40e6  # bytes of the whole site
@@ -253,6 +253,7 @@ def test_findings_open_with_eight_rows_of_the_forest_and_fold_the_rest():
     first, rest = forest.split(found())
     assert len(first) == 8 and len(rest) > 20 and not [row for row in rest if row in first]
     text = build.findings(found())
+    assert not re.search(r' d="[^"]*−', text), "a minus of text in a path: a browser draws none of what follows"
     before, _, folded = text.partition("??? note")
     assert before.count('class="forest-row"') == 8 and folded.count('class="forest-row"') == len(rest)
     for claim, test in first:
@@ -263,6 +264,12 @@ def test_a_headline_without_a_published_effect_is_an_error_that_names_it(monkeyp
     monkeypatch.setitem(forest.HEADLINES, "P41", "score")
     with pytest.raises(ValueError, match="no published effect beside one of settle in P41"):
         forest.split(found())
+
+
+def test_a_checklist_has_boxes(site):
+    assert build.boxed("- [ ] a\n  - [ ] b, [ ]\n[ ] c") == "- ☐ a\n  - ☐ b, [ ]\n[ ] c"
+    text = (site / "teach/checklist/index.html").read_text(encoding="utf-8")
+    assert "[ ]" not in text and text.count("☐ ") >= 8
 
 
 def test_a_picture_is_followed_by_its_charts(tmp_path):
@@ -378,9 +385,10 @@ class TestInABrowser:
         with browser_page() as page:
             page.goto((site / "index.html").as_uri())
             for click in clicks:
-                page.locator("main").get_by_role("link", name=click, exact=True).first.click()
+                with page.expect_navigation():  # a click by itself does not wait for the page that it opens
+                    page.locator("main").get_by_role("link", name=click, exact=True).first.click()
             print(f"{wanted}: {' > '.join(clicks)} > {page.url.removeprefix(site.as_uri())}")
-            assert said in page.locator("main").inner_text()
+            page.wait_for_function("said => document.querySelector('main').innerText.includes(said)", arg=said)
 
     def test_in_a_jupyterlab_home_has_links_that_open_notebooks(self, site, tmp_path):
         (tmp_path / "notebooks").mkdir()

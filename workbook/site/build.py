@@ -61,6 +61,11 @@ def title(text: str) -> str:
     return found[1].strip()
 
 
+def boxed(text: str) -> str:
+    """A checklist's boxes as signs: the site's Markdown has none, and one that cannot be ticked needs no control."""
+    return re.sub(r"^( *[-*] )\[ \] ", r"\1☐ ", text, flags=re.MULTILINE)
+
+
 def made(found: Committed, drawn: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """Page -> Markdown of what no one wrote by hand, the lessons' aside; its links begin at the repository's root.
     drawn: claim -> names of its charts."""
@@ -83,6 +88,7 @@ def home(found: Committed) -> str:
             front.shown(found),
             "## Five results",
             front.five(found, "/claims/{claim}/index.md"),
+            front.READ,
         ]
     )
 
@@ -128,7 +134,8 @@ def findings(found: Committed) -> str:
 
 BESIDE = (
     "Of the registered design, in the metric's unit, with intervals over draws; the picture is in yardsticks, and what "
-    "lies beyond its axis stands at its edge. [Every profile in one picture](/reports/forest.svg)."
+    "lies beyond its axis stands at its edge. The word is of this test alone; a claim's word, below, is of all its "
+    "tests. [Every profile in one picture](/reports/forest.svg)."
 )
 KEY = (
     "A claim *holds*, perhaps *smaller than stated*; it is *too small* where an effect of the stated size is excluded "
@@ -173,7 +180,7 @@ def write(root: Path, out: Path, site: Path) -> dict[str, str]:
     more = {"docs/ablations/index.md": reports_table(root)}
     filled = {lessons.LISTED: lessons.listed(root), lessons.ANSWERS: lessons.answered(root)}
     for source, page in known.items():
-        text = filled.get(source) or (root / source).read_text(encoding="utf-8")
+        text = filled.get(source) or boxed((root / source).read_text(encoding="utf-8"))
         texts[page] = (source, text + (f"\n{more[source]}\n" if source in more else ""))
     titles = {}
     for page, (source, text) in texts.items():

@@ -12,11 +12,13 @@ Each gives charts by name, a figure that is drawn in the page by docs/assets/cha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
+from textwrap import wrap
 from typing import Any
 
 import pandas as pd
 
-from workbook.figures.style import COLORS
+from workbook.figures.style import COLORS, GREY
 from workbook.ledger.claim import repetitions
 from workbook.results.files import CURVES
 from workbook.results.measures import label
@@ -24,10 +26,14 @@ from workbook.results.tables import number, signed
 from workbook.site import effects as told
 from workbook.site import words
 from workbook.site.committed import Committed
-from workbook.site.vega import INK, ROW, Chart, layer, rows_axis, spec, tip
+from workbook.site.vega import INK, ROW, SEEN, Chart, layer, rows_axis, spec, tip
 
 FAINT = 0.45  # of a draw beside its mean
 SYMLOG = 0.05  # nats per token below which the axis of the KL is linear
+TICKS = (0, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)  # of that axis; its own would be evenly spaced, and overlap
+WIDTH = 32  # letters of a line of an axis's title, so that a phone shows it whole
+FIRST, START = ("PPO", "NLPO"), "untrained"  # lines whose colours are those of the pictures
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "triangle-right", "triangle-left", "stroke")
 SHORT = 160  # letters of a text that hovering shows
 
 
@@ -153,7 +159,7 @@ def draws(found: Committed, name: str, profile: str, tests: Sequence[Mapping[str
 
 def dots(rows: Sequence[Mapping[str, Any]], title: str) -> Chart:
     """A row a run, a point a draw, a line at their mean."""
-    x = {"field": "value", "type": "quantitative", "title": title, "scale": {"zero": False}}
+    x = {"field": "value", "type": "quantitative", "title": wrap(title, WIDTH), "scale": {"zero": False}}
     y = rows_axis([row["row"] for row in rows])
     said = tip(run="run", draw="draw", value=title, setting="setting", text="it wrote")
     means = averaged(rows, "row", ["value"])
@@ -208,22 +214,38 @@ def frontier(found: Committed, name: str, profile: str, conditions: Sequence[str
 def scatter(rows: Sequence[Mapping[str, Any]], title: str, scale: str) -> Chart:
     """y against x, coloured and shaped by the line that a point lies on."""
     x, title = {"field": "x", "type": "quantitative", "title": title.split("\n")}, title.replace("\n", " ")
-    x["scale"] = {"type": scale, "constant": SYMLOG} if scale == "symlog" else {"type": scale, "zero": False}
+    if scale == "symlog":
+        far = max(row["x"] for row in rows)
+        x |= {
+            "scale": {"type": scale, "constant": SYMLOG},
+            "axis": {"values": [at for at in TICKS if at <= far], "format": "~g"},
+        }
+    else:
+        x["scale"] = {"type": scale, "zero": False}
     y = {"field": "y", "type": "quantitative", "title": "score", "scale": {"zero": False}}
-    sort = {"field": "line", "type": "nominal", "title": None, "sort": None}
-    look = {"color": sort, "shape": sort}
+    sort = {"field": "line", "type": "nominal", "title": None}
+    color, shape = ({"scale": scale} for scale in looks([row["line"] for row in rows]))
+    look = {"color": sort | color, "shape": sort | shape}
     means = averaged(rows, "run", ["x", "y"])
     said = tip(run="run", draw="draw", y="score", x=title, setting="setting", text="it wrote")
     short = tip(run="run", draws="draws", y="mean score", x=f"mean {title}", setting="setting")
     layers = [
-        layer(
-            "means", {"type": "line", "opacity": 0.8}, x=x, y=y, stroke=sort | {"legend": None}, order={"field": "beta"}
-        ),
+        layer("means", {"type": "line", "opacity": 0.8}, x=x, y=y, color=look["color"], order={"field": "beta"}),
         layer("draws", {"type": "point", "opacity": FAINT, "size": 30}, x=x, y=y, **look, tooltip=said),
         layer("means", {"type": "point", "size": 110, "opacity": 1}, x=x, y=y, **look, tooltip=short),
     ]
     about = f"score against {title}: " + "; ".join(f"{m['run']} {m['y']:.3g} at {m['x']:.3g}" for m in means)
     return spec(about, {"draws": rows, "means": means}, layers, height=320)
+
+
+def looks(lines: Sequence[str]) -> tuple[Chart, Chart]:
+    """Scales of colour and shape: PPO's and NLPO's are those of the pictures, the untrained model is a grey cross."""
+    known = [*FIRST, *dict.fromkeys(lines)]
+    order = [line for line in dict.fromkeys(known) if line in lines and line != START]
+    color, shape = dict(zip(order, cycle(SEEN))), dict(zip(order, cycle(SHAPES)))
+    if START in lines:
+        color[START], shape[START] = GREY, "cross"
+    return tuple({"domain": list(look), "range": list(look.values())} for look in (color, shape))
 
 
 def alike(entry: Mapping[str, Any]) -> bool:

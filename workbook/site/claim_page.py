@@ -93,7 +93,7 @@ def published(about: Mapping[str, Any]) -> str:
     columns = list(dict.fromkeys(name for row in rows.values() for name in row if name != "n"))
     cells = [
         {
-            "row": name,
+            "table and row": re.sub(r"^T(\d+) ", r"table \1: ", name),  # "T5 PPO" reads like the model T5
             **{c: " ± ".join(map(str, v if isinstance(v := row.get(c, "–"), list) else [v])) for c in columns},
             "seeds": row.get("n", "–"),
         }

@@ -13,7 +13,7 @@ from workbook.results.tables import signed
 from workbook.statistics.rule import AGAINST, FOR, HOLDS, HOLDS_SMALLER, OPENS, OPPOSITE, TOO_SMALL
 
 YARDSTICKS, OWN = "yardsticks", "own unit"
-WIDE, HIGH, EDGE = 200, 18, 8  # of a row of the forest, in the picture's own units
+WIDE, HIGH, EDGE, DIAMOND = 200, 18, 8, 7  # of a row of the forest, in the picture's own units; half a diamond
 
 
 def unit(test: Mapping[str, Any]) -> str:
@@ -61,11 +61,13 @@ def row(test: Mapping[str, Any], far: float) -> str:
     parts = [f'<path class="zero" d="M{WIDE / 2:g} 0V{HIGH}"/>']
     if test["effect_low"] is not None:
         parts.append(f'<path class="interval" d="M{x(test["effect_low"])} {middle:g}H{x(test["effect_high"])}"/>')
-    if test["published"] is not None:
-        at = x(test["published"])
-        parts.append(f'<path class="published" d="M{at} {middle - 5:g}l5 5l-5 5l-5 -5z"/>')
-        said.append(f"published {signed(test['published'], None, None)}")
     parts.append(f'<circle class="measured" cx="{x(test["effect"])}" cy="{middle:g}" r="3.5"/>')
+    if test["published"] is not None:  # drawn last: an open diamond hides nothing, a point would hide it
+        at = x(test["published"])
+        left, right = round(at - DIAMOND, 1), round(at + DIAMOND, 1)  # absolute: a table's " -7" would become " −7"
+        corners = f"M{at} {middle - DIAMOND:g}L{right} {middle:g}L{at} {middle + DIAMOND:g}L{left} {middle:g}z"
+        parts.append(f'<path class="published" d="{corners}"/>')
+        said.append(f"published {signed(test['published'], None, None)}")
     label = html.escape(f"{', '.join(said)} {test['unit']}; the axis goes to {far:.2g}")
     return f'<svg class="forest-row" viewBox="0 0 {WIDE} {HIGH}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
 

@@ -51,7 +51,7 @@ def table(found: Committed, rows: Sequence[Row], far: float) -> str:
                 "here": effects.raw(test),
                 "unit": effects.unit(test),
                 "published ◇, here ●": effects.row(test, far),
-                "word": effects.verdict(test["word"]),
+                "word of this test": effects.verdict(test["word"]),
             }
             for claim, test in rows
         )

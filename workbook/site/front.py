@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,12 @@ FIVE = {  # claim: the test whose numbers stand in the table
     "P40": "ppo from the better start",
     "P41": "score",
 }
+PAPER = "[arXiv:2210.01241](https://arxiv.org/abs/2210.01241)"
+READ = (
+    "*Published*: mean difference, with the 95 % interval that its spreads allow. *Here*: the registered design, whose "
+    "claims and rule were fixed before it ran, with the interval at the level of its look. *Too small*: an effect of "
+    "the stated size is excluded either way. *Opposite*: some part of the claim is shown to go the other way."
+)
 PICTURE = "reports/three_texts.svg"
 REPORT = "reports/{profile}/claims/claims.md"  # where README's rows lead
 
@@ -43,10 +50,10 @@ def lines(found: Committed) -> str:
     return "\n".join(
         [
             "- **Paid for a score alone, a language model stops writing language.** Without a penalty on drifting from "
-            f"ordinary text the score rises by {effects.raw(gamed)} on a scale of 0 to 1, and each word of untouched "
-            f"reviews surprises the model by {effects.raw(forgot)} nats more.",
-            f"- **The paper's own method, NLPO, is not better than plain PPO**: {effects.raw(lead)} in score, where "
-            f"{effects.raw_published(lead).partition(' ')[0]} was published.",
+            f"ordinary text the score rises by {effects.raw(gamed)} on a scale of 0 to 1, and the model finds a word "
+            f"of ordinary reviews {math.exp(forgot['difference']):.1f} times less likely ({effects.raw(forgot)} nats).",
+            f"- **NLPO, the method of the paper ({PAPER}), is not better than plain PPO**: {effects.raw(lead)} in "
+            f"score, where {effects.raw_published(lead).partition(' ')[0]} was published.",
             f"- **The scale is small.** {min(draws)} to {max(draws)} independent draws, each with its own models of "
             f"{weights(found):,} weights on generated film reviews; what a large model does, these numbers cannot say.",
         ]
@@ -85,8 +92,8 @@ def shown(found: Committed) -> str:
 
 
 def block(found: Committed) -> str:
-    """Three lines, the picture, five results."""
-    return "\n\n".join([lines(found), shown(found), "**Five results**", five(found)])
+    """Three lines, the picture, five results and how to read them."""
+    return "\n\n".join([lines(found), shown(found), "**Five results**", five(found), READ])
 
 
 def readme(text: str, found: Committed) -> str:

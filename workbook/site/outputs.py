@@ -109,7 +109,7 @@ def shrunk(output: Mapping[str, Any]) -> dict[str, str]:
 
 
 def svg(text: str) -> str:
-    """A figure without what nobody sees: the declaration, clocks and places finer than a hundredth of a point."""
+    """A figure without what nobody sees: the declaration, clocks and places finer than a tenth of a point."""
     text = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>|<!--.*?-->", "", text, flags=re.DOTALL)
     return re.sub(r">\s+<", "><", compact(text.strip()))
 

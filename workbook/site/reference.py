@@ -85,4 +85,4 @@ def bounds(field: pydantic.fields.FieldInfo) -> list[str]:
     """ "≥ 0", "< 1": the limits of a number."""
     signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
     found = [(name, getattr(limit, name)) for limit in field.metadata for name in signs if hasattr(limit, name)]
-    return [f"{signs[name]} {value:g}" for name, value in found if value is not None]
+    return [f"{signs[name]} {value:,.9g}" for name, value in found if value is not None]

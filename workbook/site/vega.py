@@ -15,14 +15,16 @@ from workbook.figures.style import COLORS
 
 Chart = Mapping[str, Any]
 INK = "currentColor"  # of the page, light or dark
+SEEN = [color for color in COLORS if color != "#000000"]  # which no one sees in the dark
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"  # a name; nothing is fetched from there
 CONFIG = {
     "view": {"stroke": None},
     "axis": {"labelColor": INK, "titleColor": INK, "tickColor": INK, "domainColor": INK, "gridOpacity": 0.25}
-    | {"titleFontWeight": "normal", "labelOverlap": True, "labelFontSize": 12, "titleFontSize": 12},
+    | {"titleFontWeight": "normal", "labelOverlap": True, "labelFontSize": 12, "titleFontSize": 12}
+    | {"labelFlush": False, "labelSeparation": 4},
     "legend": {"labelColor": INK, "titleColor": INK, "orient": "bottom", "labelFontSize": 12, "columns": 1}
-    | {"labelLimit": 280, "titleFontWeight": "normal"},
-    "range": {"category": [color for color in COLORS if color != "#000000"]},  # which no one sees in the dark
+    | {"labelLimit": 280, "titleFontWeight": "normal", "symbolOpacity": 1},
+    "range": {"category": SEEN},
     "point": {"filled": True},
     "mark": {"aria": False},  # a point by itself says nothing; the chart's description does
 }
@@ -55,7 +57,7 @@ def tip(**titles: str) -> list[Chart]:
 def rows_axis(names: Sequence[str]) -> Chart:
     """An axis of rows in this order; a long name in several lines."""
     lines = f"split(replace(datum.label, /(.{{1,{LETTERS}}})(?: |$)/g, '$1\\n'), '\\n')"
-    axis = {"labelExpr": lines, "labelLimit": 0, "labelLineHeight": 13}
+    axis = {"labelExpr": lines, "labelLimit": 0, "labelLineHeight": 13, "labelOverlap": False}
     return {"field": "row", "type": "nominal", "sort": list(dict.fromkeys(names)), "title": None, "axis": axis}
 
 
