@@ -30,6 +30,7 @@ Rows = Sequence[Mapping[str, Any]]
 SHORT = {"yardsticks": "", "share of runs": " (share of runs)", "own unit": " (its own unit)"}
 NOTHING = "–"
 PLACE = "../../rule.md"  # of the rule, from a page of a profile
+SEEN = "results of these runs, or of earlier ones like them,"
 SHARP = (
     "p is that of the whole claim holding (near 1 where the numbers lie the other way: it says nothing against a "
     "claim). q, beside each word that holds, is the share of false ones to be expected among the claims that hold "
@@ -231,14 +232,16 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         parts += ["## How sharp the tests are", SHARP, tables.markdown(sharp)]
     parts += [
         "## The rule",
-        *(f"{linked(row['rule'])} Alpha is {paired.ALPHA:g}." for row in rows[:1]),
+        *(f"{linked(row['rule'], 'as_registered' in row)} Alpha is {paired.ALPHA:g}." for row in rows[:1]),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def linked(rule: str) -> str:
-    """Where the rule is, from a page of a profile, and its hash."""
-    return f"[The rule]({PLACE}) was fixed before it judged: hash of the rule and of every test `{rule[:12]}`."
+def linked(rule: str, registered: bool = False) -> str:
+    """Where the rule is, from a page of a profile, when it was written, and its hash. registered: whether the rows are
+    of a registered design, whose draws alone came after it."""
+    when = "fixed before it judged" if registered else f"written after {SEEN} had been seen"
+    return f"[The rule]({PLACE}) was {when}: hash of the rule and of every test `{rule[:12]}`."
 
 
 def rule_page(rules: Sequence[str]) -> str:
