@@ -20,7 +20,7 @@ MOST = 3  # numbers of an answer
 NAMED = 6  # claims that it names whatever their word; of more, those that are decided
 NUMBER = re.compile(r"(?<![\w.-])[−+]?\d+(?:\.\d+)?(?:e[−+]?\d+)?")  # none in "distinct-2", "P01", "top-5"
 NONE = "No claim of the papers is judged on them."
-UNNAMED = "No ledger has a word for the claims behind it: for a test there are too few runs or seeds."
+UNNAMED = "This profile's ledger has no word for the claims behind it: for a test there are too few runs or seeds."
 
 
 def numbers(text: str) -> list[str]:

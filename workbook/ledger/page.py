@@ -252,7 +252,8 @@ def rule_page(rules: Sequence[str]) -> str:
 
 
 def write(rows: Sequence[Mapping[str, Any]], folder: str | Path) -> None:
-    """claims.json (everything), claims.csv (a line per test) and claims.md; the same rows give the same bytes.
+    """claims.json (everything), claims.csv (a line per test, numbers of seven digits) and claims.md; the same rows give
+    the same bytes.
 
     p and q of a row in claims.json are those of "holds", whatever its word: they say nothing of a refuted claim.
     """
@@ -265,10 +266,14 @@ def write(rows: Sequence[Mapping[str, Any]], folder: str | Path) -> None:
     lines = []
     for row in rows:
         for c in row["components"] or [{}]:
-            lines.append([*(row[k] for k in shared), *(c.get(k) for k in names)])
+            lines.append([*(row[k] for k in shared), *(_rounded(c.get(k)) for k in names)])
     titles = [{"name": "test", "word": "test_word"}.get(n, n) for n in names]
     write_csv(folder / "claims.csv", [*shared, *titles], lines)
     atomic_write(folder / "claims.md", markdown(rows))
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.7g}") if isinstance(value, float) else value
 
 
 def lost(draws: int) -> str:
@@ -284,7 +289,7 @@ def counts(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def write_csv(path: Path, names: Sequence[str], lines: Sequence[Sequence[Any]]) -> None:
-    """A table whose numbers keep all their digits; nothing for None."""
+    """A table whose numbers keep all the digits that they have; nothing for None."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerows(

@@ -210,7 +210,9 @@ def conditions(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any
     report = found.claims[claim].get("report", "none")
     also = f" The report that shows these runs is [{report}](/reports/mini/{report}/verdict.md)."
     there = (found.root / f"reports/mini/{report}/verdict.md").is_file()
-    return f"{markdown(pd.DataFrame(lines))}\n\nEverything else is as in {links}." + also * there
+    then = [f"`{p}`" for p in rows if p in found.older]
+    other = f" The runs of {join(then)} are of older settings, those that its table keeps stand above." * bool(then)
+    return f"{markdown(pd.DataFrame(lines))}\n\nEverything else is as in {links}." + other + also * there
 
 
 def shown(entry: Mapping[str, Any]) -> str:

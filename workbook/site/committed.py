@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ ABOUT = {  # profile: what its numbers are of; in the order in which pages show 
     "settle": "the registered design: generated reviews, every text of the same length",
     "imdb": "real reviews, a model trained on them from scratch",
     "full": "generated reviews, texts may end; older code",
-    "follow_up": "the second paper's questions; older code",
+    "follow_up": "the second paper's questions, texts may end; older code and settings",
     "mini": "the registered design's first draws: effects, too few for words",
 }
 DESIGN, DRAWN = "settle", "mini"  # the registered design; the profile that runs its first draws
@@ -51,8 +52,9 @@ class Text(NamedTuple):
 @dataclass(frozen=True)
 class Committed:
     """ledgers: profile -> claim -> row of claims.json; claims: claims.yaml; runs: profile -> condition -> what its
-    settings say beside the profile's sections; texts: profile -> condition -> texts, as they came, none selected;
-    measured: profile -> a row per run, draw and decoding, on test prompts; shown: profile -> report -> its runs."""
+    settings say beside the profile's sections, as they were where its table is of others; texts: profile -> condition
+    -> texts, as they came, none selected; measured: profile -> a row per run, draw and decoding, on test prompts;
+    shown: profile -> report -> its runs; older: profiles whose table is of other settings than params.yaml has."""
 
     root: Path
     ledgers: Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -61,6 +63,7 @@ class Committed:
     texts: Mapping[str, Mapping[str, list[Text]]]
     measured: Mapping[str, pd.DataFrame]
     shown: Mapping[str, Mapping[str, list[str]]]
+    older: frozenset[str] = frozenset()
 
     @property
     def profiles(self) -> list[str]:
@@ -88,16 +91,42 @@ def read(root: Path) -> Committed:
             ledgers[profile] = rows
     claims = yaml.safe_load((root / "claims.yaml").read_text(encoding="utf-8"))
     params = {profile: read_params(root, profile) for profile in ledgers}
-    runs = {
-        profile: {**values.get("runs", {}), **(values.get("continued") or {})} for profile, values in params.items()
-    }
+    measured = {profile: measures(root / "reports" / profile) for profile in ledgers}
+    runs = {profile: as_run(values, measured[profile]) for profile, values in params.items()}
+    older = frozenset(profile for profile, values in params.items() if runs[profile] != entries(values))
     shown = {
         profile: {name: report["conditions"] for name, report in values.get("reports", {}).items()}
         for profile, values in params.items()
     }
     texts = {profile: read_texts(root / "reports" / profile) for profile in ledgers}
-    measured = {profile: measures(root / "reports" / profile) for profile in ledgers}
-    return Committed(root, ledgers, claims, runs, texts, measured, shown)
+    return Committed(root, ledgers, claims, runs, texts, measured, shown, older)
+
+
+def entries(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Condition -> what its settings say beside the sections of params.yaml."""
+    return {**params.get("runs", {}), **(params.get("continued") or {})}
+
+
+def as_run(params: Mapping[str, Any], measured: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """`entries`, with the settings that the table of draws keeps where they are others: β, the learning rate, and the
+    fewest tokens of a text, where none of a world's runs has the ones that params.yaml says (some arms never do)."""
+    rows = measured[measured.decoding == "plain"].drop_duplicates("condition").set_index("condition").to_dict("index")
+    found = {condition: dict(entry) for condition, entry in entries(params).items()}
+    fewest: dict[str, dict[str, int]] = {}  # world -> condition -> fewest tokens
+    for condition, entry in found.items():
+        row = rows.get(condition, {})
+        for name in ("kl_coef", "learning_rate"):
+            stated, there = entry.get(name), row.get(name)
+            if isinstance(stated, int | float) and pd.notna(there) and not math.isclose(stated, there, rel_tol=1e-5):
+                entry[name] = float(there)
+        if there := re.search(r"min_new_tokens=(\d+)", str(row.get("decoding_record"))):
+            fewest.setdefault(entry.get("world", ""), {})[condition] = int(there[1])
+    for world, of in fewest.items():
+        sampling = {**params["sampling"], **((params.get("worlds") or {}).get(world) or {}).get("sampling", {})}
+        if sampling["min_new_tokens"] not in of.values():
+            for condition in of:
+                found[condition]["min_new_tokens"] = of[condition]
+    return found
 
 
 def measures(reports: Path) -> pd.DataFrame:
