@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from workbook.ledger import beside
+from workbook.results.files import OLDER
 from workbook.results.measures import MEASURES
 from workbook.results.tables import join, markdown
 from workbook.site import charts, effects, vega, words
@@ -210,8 +211,8 @@ def conditions(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any
     report = found.claims[claim].get("report", "none")
     also = f" The report that shows these runs is [{report}](/reports/mini/{report}/verdict.md)."
     there = (found.root / f"reports/mini/{report}/verdict.md").is_file()
-    then = [f"`{p}`" for p in rows if p in found.older]
-    other = f" The runs of {join(then)} are of older settings, those that its table keeps stand above." * bool(then)
+    then = [f"[{p}](/reports/{p}/{OLDER})" for p in rows if p in found.older]
+    other = f" Runs of older settings than those of their file have what was otherwise: {join(then)}." * bool(then)
     return f"{markdown(pd.DataFrame(lines))}\n\nEverything else is as in {links}." + other + also * there
 
 
