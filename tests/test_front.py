@@ -16,7 +16,7 @@ import yaml
 from scipy import stats
 
 from workbook.runs.settings import Bring
-from workbook.site import charts, committed, effects, front, picture
+from workbook.site import charts, claim_page, committed, effects, front, picture, words
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -161,6 +161,23 @@ def test_a_share_of_what_was_published_is_computed():
     shares = [f"{100 * c['effect'] / c['published']:.0f} %" for c in (ppo, nlpo)]
     assert f"for PPO, {shares[0]} of what was published" in DOCS["docs/findings/real_reviews.md"]
     assert f"for NLPO, {shares[1]} (P20)" in DOCS["docs/findings/real_reviews.md"]
+
+
+def test_a_run_is_called_by_the_settings_that_its_table_is_of():
+    found = committed.read(ROOT)
+    assert found.older == {"follow_up"}
+    for profile, runs in found.runs.items():
+        table = found.measured[profile].query("decoding == 'plain'").groupby("condition").kl_coef.first()
+        for name, entry in runs.items():
+            if name in table and "kl_coef" in entry:
+                assert entry["kl_coef"] == pytest.approx(table[name], rel=1e-5), (profile, name)
+        sampling = committed.read_params(ROOT, profile)["sampling"]
+        if "decoding_record" in found.measured[profile]:
+            plain = found.measured[profile].query("decoding == 'plain' and condition == 'zero_shot'").decoding_record
+            assert all(f"min_new_tokens={sampling['min_new_tokens']}," in record for record in plain), profile
+    assert words.run(found.runs["follow_up"]["ppo_kl_default"]) == "PPO, β 0.05"
+    assert words.run(found.runs["mini"]["ppo_kl_default"]) == "PPO, β 0.2"
+    assert "[follow_up](/reports/follow_up/older.yaml)" in claim_page.page(found, "C08")
 
 
 def test_a_row_of_the_front_says_what_its_word_does_not():

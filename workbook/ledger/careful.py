@@ -83,8 +83,8 @@ def _short(results: Results, conditions: Sequence[str]) -> str:
     """How many runs write too little to repeat five words; "" for none."""
     lengths = {c: results.values(c, "length") for c in conditions}
     short = [c for c, v in lengths.items() if v is not None and v.mean() < WORDS]
-    many = f"Texts of {len(short)} of these runs have fewer than {WORDS} tokens on average, too few for such a phrase."
-    return many if short else ""
+    runs = f"Runs whose texts have fewer than {WORDS} tokens on average, too few for such a phrase: {len(short)}."
+    return runs if short else ""
 
 
 def _percent(share: float, digits: int = 0) -> str:

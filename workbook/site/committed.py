@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import html
 import json
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,8 +19,9 @@ import yaml
 
 from workbook.ledger.combine import find_ledgers
 from workbook.ledger.ruling import AWAITING, ELSEWHERE
-from workbook.results.files import PER_SEED, SAMPLES
+from workbook.results.files import OLDER, PER_SEED, SAMPLES
 from workbook.results.tables import safe, short
+from workbook.runs.profiles import merged
 
 ABOUT = {  # profile: what its numbers are of; in the order in which pages show them
     "settle": "the registered design: generated reviews, every text of the same length",
@@ -92,41 +92,16 @@ def read(root: Path) -> Committed:
     claims = yaml.safe_load((root / "claims.yaml").read_text(encoding="utf-8"))
     params = {profile: read_params(root, profile) for profile in ledgers}
     measured = {profile: measures(root / "reports" / profile) for profile in ledgers}
-    runs = {profile: as_run(values, measured[profile]) for profile, values in params.items()}
-    older = frozenset(profile for profile, values in params.items() if runs[profile] != entries(values))
+    runs = {
+        profile: {**values.get("runs", {}), **(values.get("continued") or {})} for profile, values in params.items()
+    }
+    older = frozenset(profile for profile in ledgers if (root / "reports" / profile / OLDER).is_file())
     shown = {
         profile: {name: report["conditions"] for name, report in values.get("reports", {}).items()}
         for profile, values in params.items()
     }
     texts = {profile: read_texts(root / "reports" / profile) for profile in ledgers}
     return Committed(root, ledgers, claims, runs, texts, measured, shown, older)
-
-
-def entries(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Condition -> what its settings say beside the sections of params.yaml."""
-    return {**params.get("runs", {}), **(params.get("continued") or {})}
-
-
-def as_run(params: Mapping[str, Any], measured: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """`entries`, with the settings that the table of draws keeps where they are others: β, the learning rate, and the
-    fewest tokens of a text, where none of a world's runs has the ones that params.yaml says (some arms never do)."""
-    rows = measured[measured.decoding == "plain"].drop_duplicates("condition").set_index("condition").to_dict("index")
-    found = {condition: dict(entry) for condition, entry in entries(params).items()}
-    fewest: dict[str, dict[str, int]] = {}  # world -> condition -> fewest tokens
-    for condition, entry in found.items():
-        row = rows.get(condition, {})
-        for name in ("kl_coef", "learning_rate"):
-            stated, there = entry.get(name), row.get(name)
-            if isinstance(stated, int | float) and pd.notna(there) and not math.isclose(stated, there, rel_tol=1e-5):
-                entry[name] = float(there)
-        if there := re.search(r"min_new_tokens=(\d+)", str(row.get("decoding_record"))):
-            fewest.setdefault(entry.get("world", ""), {})[condition] = int(there[1])
-    for world, of in fewest.items():
-        sampling = {**params["sampling"], **((params.get("worlds") or {}).get(world) or {}).get("sampling", {})}
-        if sampling["min_new_tokens"] not in of.values():
-            for condition in of:
-                found[condition]["min_new_tokens"] = of[condition]
-    return found
 
 
 def measures(reports: Path) -> pd.DataFrame:
@@ -152,9 +127,10 @@ def folder(profile: str) -> str:
 
 
 def read_params(root: Path, profile: str) -> dict[str, Any]:
-    """The profile's settings; empty where they are not there."""
-    file = root / folder(profile) / "params.yaml"
-    return yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    """The settings that the profile's tables are of; empty where they are not there."""
+    files = root / folder(profile) / "params.yaml", root / "reports" / profile / OLDER
+    values, older = (yaml.safe_load(f.read_text(encoding="utf-8")) if f.is_file() else {} for f in files)
+    return merged(values, older)
 
 
 def read_texts(reports: Path) -> dict[str, list[Text]]:
