@@ -212,9 +212,9 @@ def test_stock_phrases_are_read_back_where_they_are_planted():
 
 
 def test_within_chance_no_run_is_the_worst_and_what_is_no_training_is_not_counted():
-    results = tables_of.load(params("mini"), ["zero_shot", "best_of_n", "ppo_kl_default", "ppo_kl_large"])
+    results = tables_of.load(params("mini"), ["zero_shot", "best_of_n_10", "ppo_kl_default", "ppo_kl_large"])
     table = results.per_seed
-    for condition in ("zero_shot", "best_of_n", "ppo_kl_default", "ppo_kl_large"):
+    for condition in ("zero_shot", "best_of_n_10", "ppo_kl_default", "ppo_kl_large"):
         table.loc[table.condition == condition, "shared_5gram"] = 0.1 + 0.01 * (table.seed % 3)
     assert careful.said(results).startswith("None of 2 trained runs") and "Most of all" not in careful.said(results)
     table.loc[table.condition == "ppo_kl_large", "length"] = 4.0
