@@ -17,9 +17,10 @@ from workbook.figures.names import name, names
 from workbook.figures.parts import compact
 from workbook.ledger import answer, beside, careful, forest, page, ruling
 from workbook.reports import pages
-from workbook.results import design, older, tables
+from workbook.results import design, tables
 from workbook.results import results as tables_of
 from workbook.results.results import ReportError
+from workbook.runs import older
 from workbook.stages import nb
 from workbook.stages.page import to_html
 from workbook.statistics import paired

@@ -4,5 +4,4 @@ PER_SEED, CURVES, CONDITIONS, FACTS = "per_seed.csv", "curves.csv", "conditions.
 SAMPLES, EPISODES = "samples.jsonl", "episodes.json"
 DRAWS = "draws.csv"  # of a registered design, in the place of the others
 REGISTERED = "registered.json"  # in reports: the words of registered designs
-OLDER = "older.yaml"  # what was otherwise in the settings of the runs that the tables are of
 LEARNING_CURVES, METRICS = "learning_curves.csv", "metrics.json"  # for DVC's plot and its comparison of versions

@@ -12,9 +12,9 @@ from typing import Any
 import pandas as pd
 
 from workbook.ledger import beside
-from workbook.results.files import OLDER
 from workbook.results.measures import MEASURES
 from workbook.results.tables import join, markdown
+from workbook.runs.older import OLDER
 from workbook.site import charts, effects, vega, words
 from workbook.site.committed import ABOUT, DESIGN, DRAWN, Committed, deciding, folder, tested
 

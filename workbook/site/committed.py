@@ -19,8 +19,9 @@ import yaml
 
 from workbook.ledger.combine import find_ledgers
 from workbook.ledger.ruling import AWAITING, ELSEWHERE
-from workbook.results.files import OLDER, PER_SEED, SAMPLES
+from workbook.results.files import PER_SEED, SAMPLES
 from workbook.results.tables import safe, short
+from workbook.runs.older import OLDER
 from workbook.runs.profiles import merged
 
 ABOUT = {  # profile: what its numbers are of; in the order in which pages show them

@@ -14,9 +14,9 @@ from rlnlp.settings import ConfigError
 from workbook.ledger import careful, profile
 from workbook.ledger.claim import ClaimError
 from workbook.reports import pages
-from workbook.results import older
 from workbook.results import results as tables
 from workbook.results.results import ReportError
+from workbook.runs import older
 from workbook.stages.reproduce import side_by_side
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import yaml
 
-from workbook.results.files import OLDER
 from workbook.runs import checks
 from workbook.runs.profiles import merged
+
+OLDER = "older.yaml"  # in the folder of reports: what replaces values of params.yaml
 
 
 def settings(path: Path):
