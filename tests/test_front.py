@@ -16,7 +16,7 @@ import yaml
 from scipy import stats
 
 from workbook.runs.settings import Bring
-from workbook.site import committed, front, picture
+from workbook.site import charts, claim_page, committed, effects, front, picture, words
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -24,6 +24,7 @@ DOCS = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for 
 PAGES = {"README.md": README, **DOCS}
 FRONT = re.compile(f"{re.escape(front.BEGIN)}.*{re.escape(front.END)}", re.DOTALL)  # compared as a whole
 NUMBER = r"[+−-]?\d*\.?\d+"
+SETTLED = "docs/findings/settled.md"
 EFFECT = re.compile(rf"({NUMBER}) \[({NUMBER}), ({NUMBER})\]")
 
 
@@ -76,6 +77,7 @@ PAIRED = [  # profile, condition, condition, metric, whether in yardsticks: show
     ("mini", "ppo_kl_0", "ppo_kl_default", "judge", False),
     ("mini", "nlpo_kl_0", "nlpo_kl_default", "judge", False),
     ("imdb", "nlpo_kl_0", "nlpo_kl_default", "judge", False),
+    *(("follow_up", "ppo_kl_0", "ppo_kl_default", m, False) for m in ("score", "generation_log_perplexity", "judge")),
     ("full", "dropout_independent_020", "ppo_kl_default", "score", True),
 ]
 
@@ -85,6 +87,26 @@ def paired(profile: str, first: str, second: str, metric: str, scaled: bool) -> 
     table = pd.read_csv(ROOT / f"reports/{profile}/per_seed.csv").query("split == 'test' and decoding == 'plain'")
     wide = table.pivot(index="seed", columns="condition", values=metric)
     apart = (wide[first] - wide[second]) / ((wide.ppo_kl_0 - wide.zero_shot).mean() if scaled else 1)
+    half = stats.t.ppf(0.975, len(apart) - 1) * apart.std() / len(apart) ** 0.5
+    return [apart.mean(), apart.mean() - half, apart.mean() + half]
+
+
+DRAWN = [  # condition, condition, decoding: of the registered design's table, over all draws that both have
+    ("nlpo_kl_default", "ppo_kl_default", "plain"),
+    ("nlpo_kl_default", "ppo_kl_default", "own"),
+    ("nlpo_kl_default", "nlpo_p_030", "plain"),
+]
+EVERY = {"metric": "score", "n": 32}
+
+
+def drawn(condition: str, decoding: str) -> pd.Series:
+    """Draw -> score, the mean of the run and its repetitions."""
+    return charts.values(committed.read(ROOT), "settle", EVERY, condition, decoding).mean(axis=1)
+
+
+def over_draws(first: str, second: str, decoding: str) -> list[float]:
+    """Mean difference over draws and its 95 % interval, from draws.csv."""
+    apart = (drawn(first, decoding) - drawn(second, decoding)).dropna()
     half = stats.t.ppf(0.975, len(apart) - 1) * apart.std() / len(apart) ** 0.5
     return [apart.mean(), apart.mean() - half, apart.mean() + half]
 
@@ -100,7 +122,7 @@ def known() -> np.ndarray:
             rows += [[test[n] for n in ("effect", "effect_low", "effect_high")]]
     for file in (ROOT / "reports").rglob("*.md"):
         rows += [[*map(value, found.groups())] for found in EFFECT.finditer(file.read_text(encoding="utf-8"))]
-    rows += [paired(*contrast) for contrast in PAIRED]
+    rows += [*(paired(*contrast) for contrast in PAIRED), *(over_draws(*contrast) for contrast in DRAWN)]
     whole = np.array([row for row in rows if None not in row], dtype=float)
     return np.concatenate([whole, -whole[:, [0, 2, 1]]])
 
@@ -120,6 +142,59 @@ def test_the_words_on_the_page_of_what_was_settled_are_the_designs():
     assert len(said) >= 8
     for claim, word in said:
         assert rows[claim]["word"].startswith(word), (claim, word)
+
+
+def test_where_two_decodings_disagree_both_stand_there():
+    lead = {test["name"]: test for test in committed.read(ROOT).ledgers["settle"]["P04"]["components"]}
+    for name in ("equal beta and decoding", "each with its own decoding", "against ppo in its own nucleus"):
+        assert README.count(effects.raw(lead[name])) >= 1, name
+    masks = [f"mask_{rule}" for rule in ("typical", "mirostat", "eta", "epsilon", "top_p")]
+    for decoding in ("plain", "own"):
+        levels = pd.DataFrame({mask: drawn(mask, decoding) for mask in masks}).dropna().mean()
+        rest = levels[masks[1:]]
+        assert f"{levels['mask_typical']:.3f} against {rest.min():.3f} to {rest.max():.3f}" in DOCS[SETTLED], decoding
+
+
+def test_a_share_of_what_was_published_is_computed():
+    tests = committed.read(ROOT).ledgers["imdb"]["P20"]["components"]
+    ppo, nlpo = (next(c for c in tests if c["name"] == f"{name} human perplexity") for name in ("ppo", "nlpo"))
+    shares = [f"{100 * c['effect'] / c['published']:.0f} %" for c in (ppo, nlpo)]
+    assert f"for PPO, {shares[0]} of what was published" in DOCS["docs/findings/real_reviews.md"]
+    assert f"for NLPO, {shares[1]} (P20)" in DOCS["docs/findings/real_reviews.md"]
+
+
+def test_a_run_is_called_by_the_settings_that_its_table_is_of():
+    found = committed.read(ROOT)
+    assert found.older == {"follow_up"}
+    for profile, runs in found.runs.items():
+        table = found.measured[profile].query("decoding == 'plain'").groupby("condition").kl_coef.first()
+        for name, entry in runs.items():
+            if name in table and "kl_coef" in entry:
+                assert entry["kl_coef"] == pytest.approx(table[name], rel=1e-5), (profile, name)
+        sampling = committed.read_params(ROOT, profile)["sampling"]
+        if "decoding_record" in found.measured[profile]:
+            plain = found.measured[profile].query("decoding == 'plain' and condition == 'zero_shot'").decoding_record
+            assert all(f"min_new_tokens={sampling['min_new_tokens']}," in record for record in plain), profile
+    assert words.run(found.runs["follow_up"]["ppo_kl_default"]) == "PPO, β 0.05"
+    assert words.run(found.runs["mini"]["ppo_kl_default"]) == "PPO, β 0.2"
+    assert "[follow_up](/reports/follow_up/older.yaml)" in claim_page.page(found, "C08")
+
+
+def test_a_row_of_the_front_says_what_its_word_does_not():
+    found = committed.read(ROOT)
+    rows = {line[2:5]: line for line in front.five(found).splitlines() if line.startswith(("| P", "| C"))}
+    assert rows.keys() == front.FIVE.keys()
+    for claim, row in rows.items():
+        ledger = found.ledgers["settle"][claim]
+        assert ("turns at half the budget" in row) == ledger["turns"], claim
+        against = [
+            c
+            for c in ledger["components"]
+            if c["role"] == "beside" and f"the opposite: {c['name']}" in ledger["sentence"]
+        ]
+        for component in against:
+            assert effects.raw(component) in row, (claim, component["name"])
+    assert [name for name, row in rows.items() if "turns" in row] == ["P10"]
 
 
 # code ----------------------------------------------------------------------------------------------------------------

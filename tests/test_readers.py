@@ -13,14 +13,14 @@ import nbformat
 import numpy as np
 import pytest
 
-import workbook.runs.checks
 from workbook.figures.names import name, names
 from workbook.figures.parts import compact
-from workbook.ledger import answer, careful, forest, page, ruling
+from workbook.ledger import answer, beside, careful, forest, page, ruling
 from workbook.reports import pages
 from workbook.results import design, tables
 from workbook.results import results as tables_of
 from workbook.results.results import ReportError
+from workbook.runs import older
 from workbook.stages import nb
 from workbook.stages.page import to_html
 from workbook.statistics import paired
@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "reports").glob("*/*/verdict.md"))
 REPORTS = [p for p in PAGES if "/careful/" not in p]
 MARKDOWN = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "reports").rglob("*.md"))
-TABLES = ("mini", "full", "imdb", "pilot")  # profiles whose settings are those of their committed tables
+TABLES = ("mini", "full", "imdb", "follow_up", "pilot")  # profiles with a table of runs
 
 
 def read(place: str) -> str:
@@ -40,7 +40,7 @@ def read(place: str) -> str:
 
 @cache
 def params(profile: str):
-    return workbook.runs.checks.load(ROOT / ("." if profile == "mini" else f"profiles/{profile}") / "params.yaml")
+    return older.settings(ROOT / ("." if profile == "mini" else f"profiles/{profile}") / "params.yaml")
 
 
 def ledger(profile: str, report: str) -> list[dict]:
@@ -68,7 +68,8 @@ def test_every_answer_is_that_of_the_tables_and_of_the_ledger(profile):
     checked = 0
     for report in params(profile).reports:
         found = pages.load(params(profile), report)
-        said = answer.answer(found.headline, ledger(profile, report) if profile != "pilot" else found.judged[0])
+        rows = ledger(profile, report) if profile != "pilot" else found.judged[0]
+        said = answer.answer(found.headline, rows, beside.elsewhere(rows, ROOT / "reports"))
         text = read(f"reports/{profile}/{report}/verdict.md")
         assert f"\n\n**Answer.** {said}\n\n" in text, report
         table = tables.markdown(pages.headline_table(found))
@@ -113,7 +114,7 @@ def test_raw_units_come_before_yardsticks():
 # names ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("profile", [*TABLES, "follow_up", "reviews", "settle", "paper"])
+@pytest.mark.parametrize("profile", [*TABLES, "reviews", "settle", "paper"])
 def test_every_run_has_a_name_in_words_and_no_two_the_same(profile):
     found = names(SimpleNamespace(params=params(profile)))
     assert len({*found.values()}) == len(found) and not [said for said in found.values() if "_" in said]
@@ -149,6 +150,32 @@ def test_an_answer_of_made_up_rows():
     assert answer.numbers(full) == ["1", "0.5", "0.300"] and full.endswith("over its seeds.")
 
 
+def test_a_label_with_three_numbers_leaves_no_room_for_a_size():
+    rows = [compared("γ = 1, β = 0 − γ = 0.5", [0.2, 0.3, 0.4]), compared("γ = 1, β = 0 − γ = 0.5", [1.0], "judge")]
+    said = answer.compared(rows)
+    assert said == "γ = 1, β = 0 minus γ = 0.5: the score (reward model) is higher, on average over its seeds."
+
+
+def test_a_word_is_never_without_its_doubts_and_another_profiles_word_is_told():
+    row = {"id": "P01", "word": "holds", "turns": True}
+    assert answer.words([row]).endswith("says *holds* of P01 (turns at half the budget).")
+    known = {"word": "holds", "profile": "settle", "look": 8, "settled": False, "turns": True}
+    other = {"id": "P04", "word": ruling.ELSEWHERE, "registered": known}
+    assert answer.words([other]).endswith("of P04 (turns at half the budget, not settled).")
+    assert beside.word(other) == "holds (settle, 8 draws, turns at half the budget, not settled)"
+    without = [{"id": "P37", "word": ruling.ELSEWHERE}, {"id": "P23", "word": ruling.ELSEWHERE}]
+    said = answer.words(without, beside.elsewhere(without, ROOT / "reports"))
+    assert said.endswith("the registered design `settle` says *opposite* of P37.")  # of P23 it has no word
+    design_of = json.loads(read("reports/settle/claims/claims.json"))["rows"]
+    kept = json.loads(read("reports/registered.json"))["settle"]["claims"]
+    assert {row["id"]: row["turns"] for row in design_of} == {name: word["turns"] for name, word in kept.items()}
+
+
+def test_dropout_leads_with_the_mode_of_its_question():
+    for profile in ("mini", "full"):
+        assert pages.load(params(profile), "dropout").headline[0].label.startswith("Dropout drawn anew"), profile
+
+
 def test_words_are_the_ledgers_and_a_design_is_named():
     rows = [{"id": "P01", "word": "holds"}, {"id": "P02", "word": "opposite"}, {"id": "P03", "word": "awaiting"}]
     assert answer.words(rows).endswith("the ledger's rule says *holds* of P01 and *opposite* of P02.")
@@ -178,7 +205,27 @@ def test_stock_phrases_are_read_back_where_they_are_planted():
     found = careful.closers(results)
     assert found[0].label == "ppo_kl_default" and found[0].difference.difference == pytest.approx(0.5)
     said = careful.said(results)
-    assert said.startswith("1 of 3 trained runs repeat") and "PPO, β = 0.2: 61 %" in said and said.endswith("11 %.")
+    assert (
+        said.startswith("1 of 3 trained runs repeat stock phrases")
+        and "PPO, β = 0.2: 61 %" in said
+        and said.endswith("11 %.")
+    )
+
+
+def test_within_chance_no_run_is_the_worst_and_what_is_no_training_is_not_counted():
+    results = tables_of.load(params("mini"), ["zero_shot", "best_of_n_10", "ppo_kl_default", "ppo_kl_large"])
+    table = results.per_seed
+    for condition in ("zero_shot", "best_of_n_10", "ppo_kl_default", "ppo_kl_large"):
+        table.loc[table.condition == condition, "shared_5gram"] = 0.1 + 0.01 * (table.seed % 3)
+    assert careful.said(results).startswith("None of 2 trained runs") and "Most of all" not in careful.said(results)
+    table.loc[table.condition == "ppo_kl_large", "length"] = 4.0
+    again = tables_of.with_settings(results)  # what is computed once is computed anew
+    assert careful.said(again).endswith("too few for such a phrase: 1.")
+    plain = (table.split == "test") & (table.decoding == "plain")
+    for metric in ("score", "distinct_2"):
+        theirs = list(table[plain & (table.condition == "ppo_kl_default")][metric])
+        table.loc[plain & (table.condition == "ppo_kl_large"), metric] = theirs
+    assert [row.label for row in careful.closers(tables_of.with_settings(results))] == ["ppo_kl_default"]
 
 
 def test_the_commonest_words_by_hand():
@@ -203,10 +250,12 @@ def test_texts_of_older_pages_are_read(tmp_path):
     assert careful.samples(tmp_path) == {"zero_shot": ["one_two"], "ppo_kl_0": ["x"]}
 
 
-@pytest.mark.parametrize("profile", ["mini", "settle", "imdb", "full"])
+@pytest.mark.parametrize("profile", ["mini", "settle", "imdb", "full", "follow_up"])
 def test_what_a_careful_reader_sees_is_said_of_the_committed_tables(profile):
     text = read(f"reports/{profile}/careful/verdict.md")
-    assert "of the untrained model's" in text and "## Stock phrases" in text
+    within = "None of" in text  # of imdb's no run is beyond chance
+    assert ("one in a hundred of its others, of the untrained model's" in text) == (not within) == (profile != "imdb")
+    assert "## Stock phrases" in text and ("by 20 texts of one seed" in text) == (profile == "imdb")
     assert ("## Words that are none" in text) == (profile == "imdb")
     if profile in TABLES:
         conditions = dict.fromkeys(c for r in params(profile).reports.values() for c in r.conditions)
@@ -271,3 +320,19 @@ def test_code_is_folded_in_reports_and_shown_in_lessons(tmp_path):
 def test_a_ledgers_page_links_the_rule():
     rows = json.loads(read("reports/mini/claims/claims.json"))["rows"]
     assert page.markdown(rows) == read("reports/mini/claims/claims.md")
+
+
+@pytest.mark.parametrize("profile", [*TABLES, "settle"])
+def test_a_ledger_says_when_its_rule_was_written(profile):
+    if profile != "pilot":
+        text = read(f"reports/{profile}/claims/claims.md")
+        assert ("was fixed before it judged" in text) == (profile == "settle")
+        assert (f"was written after {page.SEEN} had been seen" in text) == (profile != "settle")
+
+
+@pytest.mark.parametrize("profile", TABLES)
+def test_the_learning_rate_of_a_run_is_that_of_its_table(profile):
+    results = tables_of.load(params(profile), list(params(profile).all_runs))
+    rates = results.per_seed.groupby("condition").learning_rate.first().dropna()
+    told = {c: results.configs[c]["learner"].get("learning_rate") for c in rates.index}
+    assert told == {c: pytest.approx(rate, rel=1e-5) for c, rate in rates.items()} and len(told) > 15

@@ -24,7 +24,6 @@ CONDITIONS = {  # arm of the benchmark -> condition of the profile
     "sup_nlpo": "sup_nlpo",
     "ppo_kl_0": "ppo_kl_0",
 }
-COLUMNS = {"reward": "score", "judge": "judge"}
 SAID = """## IMDB: going on with a review (profile mini)
 
 Generated film reviews, from a GPT-2-shaped base model of each draw. Reward: probability of a positive review by a

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbook.figures.parts import short
+from workbook.ledger.beside import doubts
 from workbook.ledger.ruling import AWAITING, ELSEWHERE, WORDS
 from workbook.results.design import Compared
 from workbook.results.tables import join, number
@@ -18,7 +19,8 @@ from workbook.statistics.rule import AGAINST, FOR
 MOST = 3  # numbers of an answer
 NAMED = 6  # claims that it names whatever their word; of more, those that are decided
 NUMBER = re.compile(r"(?<![\w.-])[−+]?\d+(?:\.\d+)?(?:e[−+]?\d+)?")  # none in "distinct-2", "P01", "top-5"
-UNNAMED = "The ledger has no word for the claims behind it: for a test there are too few runs or seeds."
+NONE = "No claim of the papers is judged on them."
+UNNAMED = "This profile's ledger has no word for the claims behind it: for a test there are too few runs or seeds."
 
 
 def numbers(text: str) -> list[str]:
@@ -26,9 +28,13 @@ def numbers(text: str) -> list[str]:
     return NUMBER.findall(text)
 
 
-def answer(headline: Sequence[Compared], rows: Sequence[Mapping[str, Any]]) -> str:
-    """Two sentences. headline: the report's comparisons, the first of which answers; rows: of the ledger, its own."""
-    return f"{compared(headline)} {words(rows)}"
+Rows = Sequence[Mapping[str, Any]]
+
+
+def answer(headline: Sequence[Compared], rows: Rows, elsewhere: Rows = ()) -> str:
+    """Two sentences. headline: the report's comparisons, the first of which answers; rows: of the ledger, its own;
+    elsewhere: of `beside.elsewhere`, which speak where no row has a word."""
+    return f"{compared(headline)} {words(rows, elsewhere)}"
 
 
 def compared(headline: Sequence[Compared]) -> str:
@@ -37,30 +43,32 @@ def compared(headline: Sequence[Compared]) -> str:
         return "No two of its runs can be compared here."
     first = headline[0].label
     room = MOST - len(numbers(first))
-    own = [row for row in headline if row.label == first][: min(2, room)]
+    own = [row for row in headline if row.label == first][: max(1, min(2, room))]
     n = own[0].difference.n
     seeds = f"{n} seed{'s' * (n != 1)}" if room > len(own) else "its seeds"
-    return f"{first.replace(' − ', ' minus ')}: {join([_moved(row) for row in own])}, on average over {seeds}."
+    moved = join([_moved(row, room > 0) for row in own])
+    return f"{first.replace(' − ', ' minus ')}: {moved}, on average over {seeds}."
 
 
-def _moved(row: Compared) -> str:
-    """ "the score (reward model) is 0.299 higher"."""
+def _moved(row: Compared, sized: bool) -> str:
+    """ "the score (reward model) is 0.299 higher"; where the label's numbers leave no room, without its size."""
     d = row.difference
     which = "higher" if d.difference >= 0 else "lower"
     told = d.low is not None and not d.low <= 0 <= d.high
     doubt = "" if told else " (within chance)" if d.low is not None else " (one seed, no interval)"
-    return f"the {short(row.metric)} is {number(abs(d.difference))} {which}{doubt}"
+    return f"the {short(row.metric)} is {f'{number(abs(d.difference))} ' * sized}{which}{doubt}"
 
 
-def words(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What the ledger, or the registered design whose words stand here, says of which claims."""
+def words(rows: Rows, elsewhere: Rows = ()) -> str:
+    """What the ledger, or the registered design whose words stand here, says of which claims, each with what its word
+    may not be said without; where neither has a word, what a design of other draws says."""
     found: dict[str, list[str]] = {}
-    for row in rows:
-        word = row.get("registered", row)["word"]
-        if word not in (AWAITING, ELSEWHERE):
-            found.setdefault(word, []).append(row["id"])
+    for row in [{**row, **row.get("registered", {})} for row in rows]:
+        if row["word"] not in (AWAITING, ELSEWHERE):
+            doubt = doubts(row).removeprefix(", ")
+            found.setdefault(row["word"], []).append(row["id"] + f" ({doubt})" * bool(doubt))
     if not found:
-        return UNNAMED if rows else "No claim of the papers is judged on them."
+        return _elsewhere(elsewhere) if rows and elsewhere else UNNAMED if rows else NONE
     designs = dict.fromkeys(row["registered"]["profile"] for row in rows if row.get("registered"))
     source = f"the registered design {join([f'`{d}`' for d in designs])}" if designs else "the ledger's rule"
     few = sum(map(len, found.values())) <= NAMED
@@ -69,3 +77,10 @@ def words(rows: Sequence[Mapping[str, Any]]) -> str:
     parts = [f"*{w}* of {join(found[w])}" for w in said]
     parts += [f"*open* of {'the others' if said else 'all of them'}"] if rest else []
     return f"Of the claims behind it, {source} says {join(parts)}."
+
+
+def _elsewhere(rows: Rows) -> str:
+    """Whose word it is that this profile has not, and which."""
+    return (
+        f"This profile has too few runs or seeds for a word; {words(rows).replace('Of the claims behind it, ', '', 1)}"
+    )

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from workbook.ledger.ruling import ELSEWHERE, WORDS
+from workbook.ledger.ruling import ELSEWHERE, TURNS, WORDS
 from workbook.results.files import REGISTERED
 from workbook.results.tables import counted
 from workbook.statistics.power import fewest_seeds
@@ -21,7 +21,7 @@ def keep(profile: str, draws: Sequence[int], rows: Rows, reports: Path) -> None:
     """Write a design's words into reports/registered.json, beside those of other designs. rows: `looks.ledger`."""
     words = {
         row["id"]: {
-            **{name: row[name] for name in ("word", "look", "settled")},
+            **{name: row[name] for name in ("word", "look", "settled", "turns")},
             "tests": {c["name"]: c["word"] for c in row["components"]},
         }
         for row in rows
@@ -45,11 +45,28 @@ def put(rows: Rows, params) -> list[dict[str, Any]]:
     return [{**row, "registered": known[row["id"]]} if row["id"] in effects & {*known} else {**row} for row in rows]
 
 
+def elsewhere(rows: Rows, reports: Path) -> list[dict[str, Any]]:
+    """The rows that have neither a word nor a design's of the same draws, with the word of a design of others as
+    `registered`; of the first design that has one."""
+    without = [row for row in rows if row["word"] == ELSEWHERE and not row.get("registered")]
+    known = {}
+    for profile, design in reversed(_read(reports).items()):
+        known |= {name: {**word, "profile": profile} for name, word in design["claims"].items()}
+    return [{**row, "registered": known[row["id"]]} for row in without if row["id"] in known]
+
+
 def word(row: Mapping[str, Any]) -> str:
     """ "too small (settle, 8 draws)"; "" for a row that has no such word."""
     if not (found := row.get("registered")):
         return ""
-    return f"{found['word']} ({found['profile']}, {found['look']} draws{'' if found['settled'] else ', not settled'})"
+    return f"{found['word']} ({found['profile']}, {found['look']} draws{doubts(found)})"
+
+
+def doubts(row: Mapping[str, Any]) -> str:
+    """What a word of a row, or of its `registered`, may not be said without: ", turns at half the budget", ", not
+    settled"; "" where there is neither."""
+    unsettled = row.get("settled") is False  # None: of no registered design
+    return f", {TURNS.strip(' ()')}" * bool(row.get("turns")) + ", not settled" * unsettled
 
 
 def word_of_test(row: Mapping[str, Any], test: str) -> str:

@@ -35,21 +35,31 @@ TITLE = "What does a careful reader see in the texts that a score hides?"
 QUESTION = """A reward model pays for what it was trained to like. Whoever reads the texts sees more: the same closing
 phrase again and again, and, where a model writes parts of words, words that are none."""
 SHARED, TABLE = "shared_5gram", "invented.csv"
+WORDS = 5  # of a stock phrase
 HUMAN, MOST = 50, 8  # human texts for each sample; rows that a table shows
 LINE = re.compile(r"^\d+\. \*.*\* → (.*) \(\d\.\d\d\)$", re.MULTILINE)
-UNTRAINED = ("untrained", "zero-shot (before)")  # headings of older pages
+UNTRAINED = "zero_shot"
+HEADINGS = ("untrained", "zero-shot (before)")  # of it, on older pages
 
 
 def closers(results: Results, conditions: Sequence[str] | None = None) -> list[Compared]:
     """Each trained run's share of texts with a stock phrase minus the untrained model's, the largest first.
 
     The label is the run's id; conditions: of these only (default: all). Runs of other worlds are left out: their texts
-    are numbers.
+    are numbers; so is a choice among texts of the untrained model, and a run that is another one's again to the digit.
     """
-    there = [c for c in design.trained(results, "").index if conditions is None or c in conditions]
-    found = {c: design.measure(results, c, f"gain:{SHARED}") for c in there}
+    there = [c for c in design.trained(results, "").index if results.configs[c]["learner"]["updates"]]
+    different = {_written(results, c): c for c in reversed(there)}.values()  # of equals the first
+    kept = [c for c in there if c in different and (conditions is None or c in conditions)]
+    found = {c: design.measure(results, c, f"gain:{SHARED}") for c in kept}
     rows = [Compared(c, SHARED, paired.one_sample(v)) for c, v in found.items() if v is not None]
     return sorted(rows, key=lambda row: -row.difference.difference)
+
+
+def _written(results: Results, condition: str) -> tuple[float, ...]:
+    """Numbers that two runs share only if they wrote the same texts."""
+    found = [results.values(condition, metric) for metric in ("score", "distinct_2", SHARED)]
+    return tuple(float(v) for values in found if values is not None for v in values)
 
 
 def said(results: Results, conditions: Sequence[str] | None = None) -> str:
@@ -57,14 +67,24 @@ def said(results: Results, conditions: Sequence[str] | None = None) -> str:
     if not (rows := closers(results, conditions)):
         return ""
     more = [row for row in rows if row.difference.low is not None and row.difference.low > 0]
-    first = rows[0]
-    own, start = _shares(results, first)
-    many = f"{len(more)} of {len(rows)} trained run{'s' * (len(rows) > 1)}"
-    seen = f"{many} repeat stock phrases more often than the untrained model, with an interval wholly above 0."
-    worst = (
-        f"Most of all {names(results)[first.label]}: {_percent(own)} of its texts share five words in a row with more "
-    )
-    return f"{seen} {worst}than one in a hundred of its others, of the untrained model's {_percent(start)}."
+    many = f"{len(more) or 'None'} of {len(rows)} trained run{'s' * (len(rows) > 1)}"
+    beyond = "repeat stock phrases more often than the untrained model beyond chance (an interval wholly above 0)."
+    parts = [f"{many} {beyond}"]
+    for row in more[:1]:
+        own, start = _shares(results, row)
+        parts.append(
+            f"Most of all {names(results)[row.label]}: {_percent(own)} of its texts share five words in a row with "
+            f"more than one in a hundred of its others, of the untrained model's {_percent(start)}."
+        )
+    return " ".join([*parts, *filter(None, [_short(results, [row.label for row in rows])])])
+
+
+def _short(results: Results, conditions: Sequence[str]) -> str:
+    """How many runs write too little to repeat five words; "" for none."""
+    lengths = {c: results.values(c, "length") for c in conditions}
+    short = [c for c, v in lengths.items() if v is not None and v.mean() < WORDS]
+    runs = f"Runs whose texts have fewer than {WORDS} tokens on average, too few for such a phrase: {len(short)}."
+    return runs if short else ""
 
 
 def _percent(share: float, digits: int = 0) -> str:
@@ -87,16 +107,16 @@ def phrases(results: Results) -> pd.DataFrame:
         change = signed(d.difference, d.low, d.high)
         known = {"run": names(results)[row.label], "share of its texts": number(own)}
         lines.append({**known, "untrained": number(start), "difference [95 %]": change, "seeds": d.n})
-        if texts:
-            lines[-1]["its commonest five words"] = commonest(texts.get(row.label, ()))
-    return pd.DataFrame(lines)
+        lines[-1]["its commonest five words"] = commonest(texts.get(row.label, ()))
+    table = pd.DataFrame(lines)
+    return table[[name for name in table if (table[name] != "").any()]]  # no column of runs without a committed text
 
 
 def commonest(texts: Sequence[str]) -> str:
     """The five words in a row that most texts have, and in how many; the first of several, "" without
     any."""
     found = Counter(
-        run for words in map(str.split, texts) for run in dict.fromkeys(zip(*(words[i:] for i in range(5))))
+        run for words in map(str.split, texts) for run in dict.fromkeys(zip(*(words[i:] for i in range(WORDS))))
     )
     if not found:
         return ""
@@ -120,7 +140,7 @@ def samples(reports: Path) -> dict[str, list[str]]:
         for section in file.read_text(encoding="utf-8").split("\n## ")[1:]:
             title, _, body = section.partition("\n")
             named = re.search(r"\((\w+)\)$", title)
-            condition = "zero_shot" if title in UNTRAINED else named[1] if named else title
+            condition = UNTRAINED if title in HEADINGS else named[1] if named else title
             found.setdefault(condition, [text.replace("\\", "") for text in LINE.findall(body)])
     return {condition: texts for condition, texts in found.items() if texts}
 
@@ -160,12 +180,14 @@ def words(results: Results) -> tuple[str, pd.DataFrame]:
     rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines())) if file.is_file() else []
     if not rows:
         return "", pd.DataFrame()
-    called = names(results)
+    called, start = names(results), next((row for row in rows if row["condition"] == UNTRAINED), None)
     worst = max(rows, key=lambda row: float(row["share"]))
-    share, human = _percent(float(worst["share"])), _percent(float(worst["human"]), 1)
+    beside = [f"of the untrained model's, {_percent(float(start['share']))}"] if start else []
+    beside.append(f"of people's, in unseen reviews cut to the same lengths, {_percent(float(worst['human']), 1)}")
     text = (
-        f"{share} of the words of {called[worst['condition']]} are in no real review that a model "
-        f"here could have read; of as many words of unseen reviews, {human}."
+        f"{_percent(float(worst['share']))} of the words of {called[worst['condition']]} are in no real review that a "
+        f"model here could have read; {'; '.join(beside)}. It is the worst of {len(rows)}, by {worst['texts']} texts "
+        "of one seed."
     )
     lines = [
         {

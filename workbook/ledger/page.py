@@ -30,6 +30,7 @@ Rows = Sequence[Mapping[str, Any]]
 SHORT = {"yardsticks": "", "share of runs": " (share of runs)", "own unit": " (its own unit)"}
 NOTHING = "–"
 PLACE = "../../rule.md"  # of the rule, from a page of a profile
+SEEN = "results of these runs, or of earlier ones like them,"
 SHARP = (
     "p is that of the whole claim holding (near 1 where the numbers lie the other way: it says nothing against a "
     "claim). q, beside each word that holds, is the share of false ones to be expected among the claims that hold "
@@ -231,14 +232,16 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         parts += ["## How sharp the tests are", SHARP, tables.markdown(sharp)]
     parts += [
         "## The rule",
-        *(f"{linked(row['rule'])} Alpha is {paired.ALPHA:g}." for row in rows[:1]),
+        *(f"{linked(row['rule'], 'as_registered' in row)} Alpha is {paired.ALPHA:g}." for row in rows[:1]),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def linked(rule: str) -> str:
-    """Where the rule is, from a page of a profile, and its hash."""
-    return f"[The rule]({PLACE}) was fixed before it judged: hash of the rule and of every test `{rule[:12]}`."
+def linked(rule: str, registered: bool = False) -> str:
+    """Where the rule is, from a page of a profile, when it was written, and its hash. registered: whether the rows are
+    of a registered design, whose draws alone came after it."""
+    when = "fixed before it judged" if registered else f"written after {SEEN} had been seen"
+    return f"[The rule]({PLACE}) was {when}: hash of the rule and of every test `{rule[:12]}`."
 
 
 def rule_page(rules: Sequence[str]) -> str:
@@ -249,7 +252,8 @@ def rule_page(rules: Sequence[str]) -> str:
 
 
 def write(rows: Sequence[Mapping[str, Any]], folder: str | Path) -> None:
-    """claims.json (everything), claims.csv (a line per test) and claims.md; the same rows give the same bytes.
+    """claims.json (everything), claims.csv (a line per test, numbers of seven digits) and claims.md; the same rows give
+    the same bytes.
 
     p and q of a row in claims.json are those of "holds", whatever its word: they say nothing of a refuted claim.
     """
@@ -262,10 +266,14 @@ def write(rows: Sequence[Mapping[str, Any]], folder: str | Path) -> None:
     lines = []
     for row in rows:
         for c in row["components"] or [{}]:
-            lines.append([*(row[k] for k in shared), *(c.get(k) for k in names)])
+            lines.append([*(row[k] for k in shared), *(_rounded(c.get(k)) for k in names)])
     titles = [{"name": "test", "word": "test_word"}.get(n, n) for n in names]
     write_csv(folder / "claims.csv", [*shared, *titles], lines)
     atomic_write(folder / "claims.md", markdown(rows))
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.7g}") if isinstance(value, float) else value
 
 
 def lost(draws: int) -> str:
@@ -281,7 +289,7 @@ def counts(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def write_csv(path: Path, names: Sequence[str], lines: Sequence[Sequence[Any]]) -> None:
-    """A table whose numbers keep all their digits; nothing for None."""
+    """A table whose numbers keep all the digits that they have; nothing for None."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerows(

@@ -60,7 +60,10 @@ def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
 
 def headline(results: Results) -> list[Compared]:
     zero = plainest(results, "ppo")
-    series = [(s, ", pretrained with it" * (base != "policy")) for base in BASES for s in rates(results, base)]
+    asked = lambda s: s.label != MODES["independent"]  # the mode that the question is of comes first
+    series = [
+        (s, ", pretrained with it" * (b != "policy")) for b in BASES for s in sorted(rates(results, b), key=asked)
+    ]
     pairs = [
         Pair(f"Dropout {s.label}, rate {s.x[-1]:g} − none{how}", s.conditions[-1], s.conditions[0])
         for s, how in series

@@ -117,7 +117,8 @@ def opening(page: Page) -> str:
 
 def answer(page: Page) -> str:
     """Two sentences with at most three numbers: the first comparison of the headline, and the ledger's words."""
-    return answering.answer(page.headline, page.judged[0])
+    rows = page.judged[0]
+    return answering.answer(page.headline, rows, beside.elsewhere(rows, page.results.params.reports_folder.parent))
 
 
 def picture(shown: Shown) -> str:

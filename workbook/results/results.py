@@ -166,8 +166,8 @@ def with_settings(results: Results) -> Results:
 
 
 def _as_stated(params, condition: str, rows: pd.DataFrame) -> dict[str, dict]:
-    """What params.yaml says that a run is, in the form of conditions.json. Raises: ReportError where the table of seeds
-    is of a run with other settings."""
+    """What params.yaml says that a run is, in the form of conditions.json, with the learning rate of the table of
+    seeds, which a search may have chosen. Raises: ReportError where that table is of a run with other settings."""
     parts = {"run": params.run(condition), "learner": params.learner_config(condition)}
     found = {name: part.model_dump(mode="json") for name, part in parts.items()}
     for name in ("kl_coef", "kl_target", "updates"):
@@ -176,6 +176,10 @@ def _as_stated(params, condition: str, rows: pd.DataFrame) -> dict[str, dict]:
             raise ReportError(
                 f"{params.path}: {condition}: {name} is {stated:g}, but the committed table is of a run with {there:g}"
             )
+    rate = rows["learning_rate"].iloc[0] if "learning_rate" in rows else None
+    for part in found.values():
+        if part.get("learning_rate") is not None and pd.notna(rate):
+            part["learning_rate"] = float(rate)
     return found
 
 

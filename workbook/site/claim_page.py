@@ -14,6 +14,7 @@ import pandas as pd
 from workbook.ledger import beside
 from workbook.results.measures import MEASURES
 from workbook.results.tables import join, markdown
+from workbook.runs.older import OLDER
 from workbook.site import charts, effects, vega, words
 from workbook.site.committed import ABOUT, DESIGN, DRAWN, Committed, deciding, folder, tested
 
@@ -210,7 +211,9 @@ def conditions(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any
     report = found.claims[claim].get("report", "none")
     also = f" The report that shows these runs is [{report}](/reports/mini/{report}/verdict.md)."
     there = (found.root / f"reports/mini/{report}/verdict.md").is_file()
-    return f"{markdown(pd.DataFrame(lines))}\n\nEverything else is as in {links}." + also * there
+    then = [f"[{p}](/reports/{p}/{OLDER})" for p in rows if p in found.older]
+    other = f" Runs of older settings than those of their file have what was otherwise: {join(then)}." * bool(then)
+    return f"{markdown(pd.DataFrame(lines))}\n\nEverything else is as in {links}." + other + also * there
 
 
 def shown(entry: Mapping[str, Any]) -> str:

@@ -21,12 +21,14 @@ from workbook.ledger.combine import find_ledgers
 from workbook.ledger.ruling import AWAITING, ELSEWHERE
 from workbook.results.files import PER_SEED, SAMPLES
 from workbook.results.tables import safe, short
+from workbook.runs.older import OLDER
+from workbook.runs.profiles import merged
 
 ABOUT = {  # profile: what its numbers are of; in the order in which pages show them
     "settle": "the registered design: generated reviews, every text of the same length",
     "imdb": "real reviews, a model trained on them from scratch",
     "full": "generated reviews, texts may end; older code",
-    "follow_up": "the second paper's questions; older code",
+    "follow_up": "the second paper's questions, texts may end; older code and settings",
     "mini": "the registered design's first draws: effects, too few for words",
 }
 DESIGN, DRAWN = "settle", "mini"  # the registered design; the profile that runs its first draws
@@ -51,8 +53,9 @@ class Text(NamedTuple):
 @dataclass(frozen=True)
 class Committed:
     """ledgers: profile -> claim -> row of claims.json; claims: claims.yaml; runs: profile -> condition -> what its
-    settings say beside the profile's sections; texts: profile -> condition -> texts, as they came, none selected;
-    measured: profile -> a row per run, draw and decoding, on test prompts; shown: profile -> report -> its runs."""
+    settings say beside the profile's sections, as they were where its table is of others; texts: profile -> condition
+    -> texts, as they came, none selected; measured: profile -> a row per run, draw and decoding, on test prompts;
+    shown: profile -> report -> its runs; older: profiles whose table is of other settings than params.yaml has."""
 
     root: Path
     ledgers: Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -61,6 +64,7 @@ class Committed:
     texts: Mapping[str, Mapping[str, list[Text]]]
     measured: Mapping[str, pd.DataFrame]
     shown: Mapping[str, Mapping[str, list[str]]]
+    older: frozenset[str] = frozenset()
 
     @property
     def profiles(self) -> list[str]:
@@ -88,16 +92,17 @@ def read(root: Path) -> Committed:
             ledgers[profile] = rows
     claims = yaml.safe_load((root / "claims.yaml").read_text(encoding="utf-8"))
     params = {profile: read_params(root, profile) for profile in ledgers}
+    measured = {profile: measures(root / "reports" / profile) for profile in ledgers}
     runs = {
         profile: {**values.get("runs", {}), **(values.get("continued") or {})} for profile, values in params.items()
     }
+    older = frozenset(profile for profile in ledgers if (root / "reports" / profile / OLDER).is_file())
     shown = {
         profile: {name: report["conditions"] for name, report in values.get("reports", {}).items()}
         for profile, values in params.items()
     }
     texts = {profile: read_texts(root / "reports" / profile) for profile in ledgers}
-    measured = {profile: measures(root / "reports" / profile) for profile in ledgers}
-    return Committed(root, ledgers, claims, runs, texts, measured, shown)
+    return Committed(root, ledgers, claims, runs, texts, measured, shown, older)
 
 
 def measures(reports: Path) -> pd.DataFrame:
@@ -123,9 +128,10 @@ def folder(profile: str) -> str:
 
 
 def read_params(root: Path, profile: str) -> dict[str, Any]:
-    """The profile's settings; empty where they are not there."""
-    file = root / folder(profile) / "params.yaml"
-    return yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    """The settings that the profile's tables are of; empty where they are not there."""
+    files = root / folder(profile) / "params.yaml", root / "reports" / profile / OLDER
+    values, older = (yaml.safe_load(f.read_text(encoding="utf-8")) if f.is_file() else {} for f in files)
+    return merged(values, older)
 
 
 def read_texts(reports: Path) -> dict[str, list[Text]]:

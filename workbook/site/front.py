@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from workbook.ledger import beside
 from workbook.results.files import FACTS
 from workbook.results.tables import markdown
 from workbook.site import effects, picture
@@ -31,6 +32,13 @@ READ = (
     "claims and rule were fixed before it ran, with the interval at the level of its look. *Too small*: an effect of "
     "the stated size is excluded either way. *Opposite*: some part of the claim is shown to go the other way."
 )
+ASIDE = {  # claim: tests that its word does not say, and what they are of
+    "P01": {"ppo human perplexity": "smaller in score alone; log-perplexity of human text, nats"},
+    "P04": {"each with its own decoding": "each decoded as it was trained"},
+    "P10": {"ppo independent judge": "a judge nobody trained on, PPO", "nlpo independent judge": "NLPO"},
+    "P40": {"mask without knowledge": "its first half alone decides; the second"},
+    "P41": {"wobble of training": "its training is steadier, log ratio"},
+}
 PICTURE = "reports/three_texts.svg"
 REPORT = "reports/{profile}/claims/claims.md"  # where README's rows lead
 
@@ -47,13 +55,16 @@ def lines(found: Committed) -> str:
     """What was found, in three sentences that need no term of the field, with the scale it was found at."""
     gamed, forgot = test(found, "P01", "ppo score"), test(found, "P01", "ppo human perplexity")
     lead, draws = test(found, "P04", FIVE["P04"]), {row["seeds"] for row in found.ledgers[DESIGN].values()}
+    own, nucleus = (test(found, "P04", n) for n in ("each with its own decoding", "against ppo in its own nucleus"))
     return "\n".join(
         [
             "- **Paid for a score alone, a language model stops writing language.** Without a penalty on drifting from "
             f"ordinary text the score rises by {effects.raw(gamed)} on a scale of 0 to 1, and the model finds a word "
             f"of ordinary reviews {math.exp(forgot['difference']):.1f} times less likely ({effects.raw(forgot)} nats).",
-            f"- **NLPO, the method of the paper ({PAPER}), is not better than plain PPO**: {effects.raw(lead)} in "
-            f"score, where {effects.raw_published(lead).partition(' ')[0]} was published.",
+            f"- **NLPO, the method of the paper ({PAPER}), trains no better than plain PPO**: {effects.raw(lead)} in "
+            f"score, both decoded plainly, where {effects.raw_published(lead).partition(' ')[0]} was published. "
+            f"Decoded through its mask it leads plain PPO by {effects.raw(own)}; PPO trained and decoded in that "
+            f"nucleus, by {effects.raw(nucleus)}.",
             f"- **The scale is small.** {min(draws)} to {max(draws)} independent draws, each with its own models of "
             f"{weights(found):,} weights on generated film reviews; what a large model does, these numbers cannot say.",
         ]
@@ -79,11 +90,21 @@ def five(found: Committed, link: str = REPORT) -> str:
                 "in": effects.unit(component),
                 "published": effects.raw_published(component) or "no number",
                 "here": effects.raw(component),
-                "verdict": f"**{row['word']}**",
+                "verdict": f"**{row['word']}**{beside.doubts(row)}; {aside(found, claim)}",
                 "where": f"[{claim}]({where})",
             }
         )
     return markdown(pd.DataFrame(rows))
+
+
+def aside(found: Committed, claim: str) -> str:
+    """The tests of `ASIDE`: of what, how much, what was published, and the test's own word."""
+    parts = []
+    for name, of in ASIDE[claim].items():
+        component = test(found, claim, name)
+        said = effects.raw_published(component)
+        parts.append(f"{of}: {effects.raw(component)}{f', published {said}' * bool(said)} (*{component['word']}*)")
+    return "; ".join(parts)
 
 
 def shown(found: Committed) -> str:

@@ -10,13 +10,13 @@ import os
 import sys
 from pathlib import Path
 
-import workbook.runs.checks
 from rlnlp.settings import ConfigError
 from workbook.ledger import careful, profile
 from workbook.ledger.claim import ClaimError
 from workbook.reports import pages
 from workbook.results import results as tables
 from workbook.results.results import ReportError
+from workbook.runs import older
 from workbook.stages.reproduce import side_by_side
 
 
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     name = parser.parse_args(argv).profile
     folder = Path(".") if name == "mini" else Path("profiles") / name
     try:
-        make(workbook.runs.checks.load(folder / "params.yaml"))
+        make(older.settings(folder / "params.yaml"))
     except (ConfigError, ReportError, ClaimError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
