@@ -46,9 +46,13 @@ def closers(results: Results, conditions: Sequence[str] | None = None) -> list[C
     """Each trained run's share of texts with a stock phrase minus the untrained model's, the largest first.
 
     The label is the run's id; conditions: of these only (default: all). Runs of other worlds are left out: their texts
-    are numbers; so is a choice among texts of the untrained model, and a run that is another one's again to the digit.
+    are numbers; so is a choice among texts of the untrained model, a run that is another one's again to the digit, and
+    one of which a seed ended without texts.
     """
-    there = [c for c in design.trained(results, "").index if results.configs[c]["learner"]["updates"]]
+    rows = results.per_seed
+    without = {*rows[(rows.split == "test") & (rows.decoding == "plain") & rows.score.isna()].condition}
+    every = design.trained(results, "").index.difference(without, sort=False)
+    there = [c for c in every if results.configs[c]["learner"]["updates"]]
     different = {_written(results, c): c for c in reversed(there)}.values()  # of equals the first
     kept = [c for c in there if c in different and (conditions is None or c in conditions)]
     found = {c: design.measure(results, c, f"gain:{SHARED}") for c in kept}
