@@ -1,5 +1,6 @@
 """Never lose work: fingerprints, atomic files, state that survives kills, one writer, tables."""
 
+import lzma
 import os
 import random
 import signal
@@ -495,6 +496,9 @@ def test_table_round_trip(tmp_path):
     assert path.read_text() == "x,nan\n0.5,nan\n"
     tables.write_table(path, [])
     assert tables.read_table(path) == []
+    small = tmp_path / "t.csv.xz"
+    tables.write_table(small, rows)
+    assert lzma.decompress(small.read_bytes()) == first and tables.read_table(small) == rows
 
 
 @pytest.mark.parametrize("text", ["", "1", "-1.5", "1e5", "nan", "True", "007"])
