@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -181,15 +183,24 @@ def test_no_weights_are_packed_and_no_checkpoints_kept(there):
     assert list(scratch.glob("*/*/final")) and not list(scratch.glob("*/*/checkpoint"))
 
 
-def test_a_deadline_begins_nothing_more_and_waits_for_what_runs():
-    done = []
+def test_a_deadline_begins_nothing_more_and_waits_for_what_runs(monkeypatch):
+    begun, done, free = [], [], threading.Event()
+
+    def work(number):
+        begun.append(number)
+        if len(begun) == 2:
+            free.set()  # both run when the time is up: none of them ends before
+        free.wait()
+        done.append(number)
+
     with ThreadPoolExecutor(2) as pool:
         with pytest.raises(away.TimeUp, match="3"):
             list(away.through(pool, 2, time.monotonic() - 1, done.append, [1, 2, 3]))
         assert not done
-        slow = away.through(pool, 2, time.monotonic() + 0.2, lambda n: (time.sleep(0.4), done.append(n)), [1, 2, 3])
-        with pytest.raises(away.TimeUp, match="1"):
-            list(slow)
+        asked = itertools.count()
+        with monkeypatch.context() as patch, pytest.raises(away.TimeUp, match="1"):
+            patch.setattr(away.time, "monotonic", lambda: next(asked))  # asked before each one, and once more
+            list(away.through(pool, 2, 3, work, [1, 2, 3]))
         assert sorted(done) == [1, 2]
         assert sorted(n for n, _ in away.through(pool, 2, float("inf"), abs, [3, 1, 2])) == [1, 2, 3]
 

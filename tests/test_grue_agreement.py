@@ -9,11 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import sacrebleu
-from rouge_score import rouge_scorer
 
-from tests.scored import POOR, REFERENCES
-from tests.test_grue_scores import GUIDE, GUIDES
+from tests.test_grue_scores import GUIDE, GUIDES, libraries
 from workbook.grue import scores as front
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,20 +41,7 @@ ELSEWHERE = {  # what needs rows or a model that are not here: what it is equal 
 
 def compared() -> Iterator[tuple[str, str, list[float], list[float]]]:
     """(score, whose reference, our values, theirs)."""
-    kinds = {"rouge_1": "rouge1", "rouge_2": "rouge2", "rouge_l": "rougeL"}
-    for name, kind in kinds.items():
-        library = rouge_scorer.RougeScorer([kind])
-        theirs = [library.score_multi(row, text)[kind].fmeasure for row, text in zip(REFERENCES, POOR)]
-        yield name, "rouge-score 0.1.2", front.score(name).each(POOR, REFERENCES), theirs
-    columns = [[row[i] if i < len(row) else None for row in REFERENCES] for i in range(3)]
-    corpora = {
-        "sacrebleu": sacrebleu.corpus_bleu(POOR, columns),
-        "bleu_words": sacrebleu.corpus_bleu(POOR, columns, tokenize="none"),
-        "chrf": sacrebleu.corpus_chrf(POOR, columns),
-        "ter": sacrebleu.corpus_ter(POOR, columns),
-    }
-    for name, theirs in corpora.items():
-        yield name, f"sacrebleu {sacrebleu.__version__}", [front.score(name).corpus(POOR, REFERENCES)], [theirs.score]
+    yield from libraries()
     ours = front.score("meteor_stem").each([GUIDE] * 3, [[given] for given in GUIDES])
     yield "meteor_stem", "nltk 3.10.4, to four places", [round(value, 4) for value in ours], [*GUIDES.values()]
     cider = front.score("cider")

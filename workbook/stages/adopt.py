@@ -11,12 +11,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import lzma
 import re
 import shutil
 import sys
-import tarfile
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +27,7 @@ from workbook.runs.params import Params
 from workbook.stages import away
 from workbook.stages.pipeline import DVC, RUNS, Pipeline, keep_lock, key, kind
 from workbook.stages.processes import ask
+from workbook.store.archives import unpacked
 from workbook.store.files import atomic_json, atomic_write, file_hash, read_json, whole
 from workbook.store.locks import LockError, writer_lock
 from workbook.store.tables import read_table, write_table
@@ -59,18 +57,10 @@ def adopt(params: Params, folder: Path) -> list[str]:
 def opened(path: Path, scratch: Path) -> Iterator[tuple[dict[str, Any], Path]]:
     """(manifest, a folder with the archive's files). Raises ConfigError for no archive, a damaged one, and for anything
     in it that is no plain file below the folders of stages."""
-    scratch.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=scratch) as given:
-        try:
-            with tarfile.open(path) as archive:
-                if strange := [m.name for m in archive if not (m.isfile() and PLACE.fullmatch(m.name))]:
-                    raise ConfigError(f"{path}: expected results of stages alone, found {strange[0]}")
-                archive.extractall(given, filter="data")
-        except (tarfile.TarError, lzma.LZMAError, EOFError, OSError) as error:
-            raise ConfigError(f"{path}: not a whole archive of `away pack` ({error})") from error
-        if (manifest := read_json(Path(given) / "manifest.json")) is None:
+    with unpacked(path, PLACE, "results of stages", scratch) as given:
+        if (manifest := read_json(given / "manifest.json")) is None:
             raise ConfigError(f"{path}: not an archive of `away pack`: it has no manifest.json")
-        yield manifest, Path(given)
+        yield manifest, given
 
 
 def check(params: Params, manifest: Mapping[str, Any], files: Path) -> None:

@@ -14,7 +14,6 @@ folder `finished` can go.
 from __future__ import annotations
 
 import argparse
-import lzma
 import re
 import shutil
 import sys
@@ -30,6 +29,7 @@ from workbook.runs import checks, conditions
 from workbook.runs.params import Params
 from workbook.stages import depends
 from workbook.store import rekeyed
+from workbook.store.archives import unpacked
 from workbook.store.files import atomic_write, is_sealed, seal, whole
 from workbook.store.fingerprint import digest
 from workbook.store.tables import read_table, write_table
@@ -95,15 +95,7 @@ def unpack(folder: Path, scratch: Path) -> int:
     candidates were put there. Raises: ConfigError naming an archive that is damaged or holds anything else."""
     put = 0
     for path in sorted((folder / "finished").glob("*.tar.xz")):
-        with tempfile.TemporaryDirectory(dir=_made(scratch)) as given:
-            try:
-                with tarfile.open(path) as archive:
-                    if strange := [m.name for m in archive if not (m.isfile() and PLACE.fullmatch(m.name))]:
-                        raise ConfigError(f"{path}: expected finished seeds and candidates alone, found {strange[0]}")
-                    archive.extractall(given, filter="data")
-            except (tarfile.TarError, lzma.LZMAError, EOFError, OSError) as error:
-                raise ConfigError(f"{path}: not a whole archive ({error}); check it out again") from error
-            found = Path(given)
+        with unpacked(path, PLACE, "finished seeds and candidates", scratch) as found:
             for one in [*sorted(found.glob(SEED)), *sorted(found.glob(ROW))]:
                 place = scratch / one.relative_to(found)
                 if place.exists():
@@ -161,11 +153,6 @@ def _nobody(member: tarfile.TarInfo) -> tarfile.TarInfo:
     """The same archive from the same files, whoever packs it and when."""
     member.mtime, member.uid, member.gid, member.uname, member.gname, member.mode = 0, 0, 0, "", "", 0o644
     return member
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
 
 
 def main(argv: list[str] | None = None) -> int:
