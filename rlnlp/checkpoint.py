@@ -39,6 +39,11 @@ def pack(state: Any) -> tuple[dict[str, Tensor], dict[str, float]]:
     return tensors, numbers
 
 
+def size(state: Any) -> int:
+    """About how many bytes ``pack`` makes of a state: a policy and a value network, each with two moments."""
+    return 6 * sum(weight.numel() * weight.element_size() for weight in state.policy.parameters())
+
+
 @torch.no_grad()
 def unpack(state: Any, tensors: dict[str, Tensor], numbers: dict[str, float]) -> None:
     """Put what ``pack`` returned into a state freshly made by ``init`` with the same arguments.

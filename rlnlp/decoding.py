@@ -185,15 +185,16 @@ def best_rows(scores: Tensor, n: int) -> Tensor:
 
 
 @torch.no_grad()
-def kept_of(policy: PreTrainedModel, rollout: Rollout) -> tuple[float, float]:
+def kept_of(policy: PreTrainedModel, rollout: Rollout, hidden: Tensor | None = None) -> tuple[float, float]:
     """(mass, tokens) summed over the rollout's real tokens: the share of the policy's distribution (tempered, EOS
     blocked as when sampling) that was allowed, and how many tokens of those that exist were; 1 and all of them where
-    nothing is cut."""
+    nothing is cut. hidden: [N, H] of the policy at the real tokens, None = one pass."""
     mask = rollout.mask
     if rollout.allowed is None:
         existing = len(policy.config.allowed_token_ids) if limited(policy) else policy.config.vocab_size
         return float(mask.sum()), float(mask.sum()) * existing
-    hidden, allowed, steps = hidden_states(policy, rollout)[mask], rollout.allowed.unpack(mask), mask.nonzero()[:, 1]
+    hidden = hidden_states(policy, rollout)[mask] if hidden is None else hidden
+    allowed, steps = rollout.allowed.unpack(mask), mask.nonzero()[:, 1]
     mass, tokens = 0.0, 0.0
     for rows in torch.arange(len(steps), device=mask.device).split(CHUNK):
         logits = restrict(head(policy, hidden[rows]).float(), rollout.sampling, steps[rows], None)

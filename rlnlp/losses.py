@@ -27,14 +27,10 @@ def kl_estimate(*, logprobs: Tensor, ref_logprobs: Tensor, kind: Literal["k1", "
     RL4LMs and TRL penalise k1. Keyword only: swapped arguments change the sign and nothing else would tell.
     """
     expect(logprobs=(logprobs, tuple(ref_logprobs.shape)), ref_logprobs=(ref_logprobs, tuple(logprobs.shape)))
-    log_ratio = logprobs - ref_logprobs
-    if kind == "k1":
-        return log_ratio
-    if kind == "k2":
-        return log_ratio.square() / 2
-    if kind == "k3":
-        return torch.expm1(-log_ratio) + log_ratio
-    raise ValueError(f"kind: expected k1, k2 or k3, got {kind!r}")
+    estimates = {"k1": lambda x: x, "k2": lambda x: x.square() / 2, "k3": lambda x: torch.expm1(-x) + x}
+    if kind not in estimates:
+        raise ValueError(f"kind: expected k1, k2 or k3, got {kind!r}")
+    return estimates[kind](logprobs - ref_logprobs)
 
 
 class KLCoefficient:

@@ -154,11 +154,12 @@ def scatter(values: Tensor, mask: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def score_tokens(model: PreTrainedModel, rollout: Rollout) -> Tensor:
+def score_tokens(model: PreTrainedModel, rollout: Rollout, hidden: Tensor | None = None) -> Tensor:
     """Log-probabilities [B, T] in nats of the response tokens under the model at temperature 1, without a mask, where
     EOS may not be chosen before ``min_new_tokens`` (``playable``); a text that ends before all the same was given, not
-    sampled, and its end counts as it would freely."""
-    hidden, tokens = hidden_states(model, rollout)[rollout.mask], rollout.responses[rollout.mask]
+    sampled, and its end counts as it would freely. hidden: [N, H] of the model at the real tokens, None = one pass."""
+    hidden = hidden_states(model, rollout)[rollout.mask] if hidden is None else hidden
+    tokens = rollout.responses[rollout.mask]
     steps = rollout.mask.nonzero()[:, 1].masked_fill(tokens == rollout.sampling.eos_id, rollout.sampling.min_new_tokens)
     parts = [
         chosen_logprobs(playable(head(model, h).float(), rollout.sampling, at), t)
@@ -168,12 +169,18 @@ def score_tokens(model: PreTrainedModel, rollout: Rollout) -> Tensor:
 
 
 @torch.no_grad()
-def exact_kl(policy: PreTrainedModel, reference: PreTrainedModel, rollout: Rollout) -> tuple[Tensor, Tensor]:
+def exact_kl(
+    policy: PreTrainedModel,
+    reference: PreTrainedModel,
+    rollout: Rollout,
+    hidden: tuple[Tensor, Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
     """KL(policy || reference) in nats per position [B, T], summed over the whole vocabulary, no sampling of tokens.
 
     Returns (raw, deployed): the bare policy's against the bare reference, and that of the distribution which generated
     the rollout (tempered, truncated, renormalised) against the reference in the same task (``playable``). The
-    reference itself is at 0 in both, unless it was tempered or truncated.
+    reference itself is at 0 in both, unless it was tempered or truncated. hidden: [N, H] of both at the real tokens,
+    None = a pass of each.
     """
 
     def kl(logits: Tensor, ref: Tensor) -> Tensor:
@@ -183,7 +190,7 @@ def exact_kl(policy: PreTrainedModel, reference: PreTrainedModel, rollout: Rollo
     mask = rollout.mask
     steps = mask.nonzero()[:, 1]
     allowed = None if rollout.allowed is None else rollout.allowed.unpack(mask)
-    mine, theirs = hidden_states(policy, rollout)[mask], hidden_states(reference, rollout)[mask]
+    mine, theirs = hidden or [hidden_states(model, rollout)[mask] for model in (policy, reference)]
     raw, deployed = [], []
     for rows in torch.arange(len(steps), device=mask.device).split(CHUNK):
         logits, ref = head(policy, mine[rows]).float(), head(reference, theirs[rows]).float()

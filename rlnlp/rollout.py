@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,7 +10,7 @@ from torch import Tensor
 
 from rlnlp.models import Decoder, playable, restrict
 from rlnlp.samplers import chain, top_k, top_p
-from rlnlp.types import Allowed, NotFinite, Prompts, Rollout, Sampler, Sampling, take
+from rlnlp.types import Allowed, NotFinite, Prompts, Rollout, Sampler, Sampling, changed, replaceable, take
 from rlnlp.types import generator as named_generator
 
 if TYPE_CHECKING:
@@ -64,6 +63,7 @@ def spread(values: Tensor, rows: Tensor, live: Tensor, B: int) -> Tensor:
     return values.new_zeros(B, *values.shape[1:]).index_copy(0, rows, values)
 
 
+@replaceable
 @torch.no_grad()
 def sample(
     policy: PreTrainedModel,
@@ -142,8 +142,8 @@ def trim(rollout: Rollout) -> Rollout:
     start = int(prompts.mask.any(0).long().argmax())
     cut = {name: getattr(rollout, name)[:, :used] for name in ("responses", "mask", "behavior_logprobs", "logprobs")}
     if rollout.allowed is not None:
-        cut["allowed"] = replace(rollout.allowed, bits=rollout.allowed.bits[:, :used])
-    return replace(rollout, prompts=replace(prompts, ids=prompts.ids[:, start:], mask=prompts.mask[:, start:]), **cut)
+        cut["allowed"] = changed(rollout.allowed, bits=rollout.allowed.bits[:, :used])
+    return changed(rollout, prompts=changed(prompts, ids=prompts.ids[:, start:], mask=prompts.mask[:, start:]), **cut)
 
 
 def from_references(prompts: Prompts, tokenizer: PreTrainedTokenizerBase, sampling: Sampling) -> Rollout:

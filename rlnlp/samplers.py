@@ -4,6 +4,7 @@ A sampler is a function ``(logits [B, V], state) -> (logits [B, V], allowed [B, 
 unchanged and unmasked (temperature is a setting of the rollout, ``types.Sampling``, because it is scored too);
 ``allowed`` always keeps at least one token; ``state`` is None for a rule without memory, else it has an ``observe``,
 which is told the tokens [B] drawn and returns the state. A rule applied to an older copy of the policy is NLPO's mask.
+What truncates by top-k and top-p alone says so (``parts``), and what draws random numbers of its own (``random``).
 Tokens that are equally probable are kept or cut together, except by top-p and the random mask. A new rule is a
 function and an entry in ``RULES``.
 """
@@ -38,6 +39,7 @@ def top_k(k: int) -> Sampler:
         kth = logits.topk(min(k, logits.shape[-1]), dim=-1).values[..., -1:]
         return logits, logits >= kth, state
 
+    rule.parts = (("top_k", k),)
     return rule
 
 
@@ -64,6 +66,7 @@ def top_p(p: float, min_tokens_to_keep: int = 1) -> Sampler:
         removed[..., -min_tokens_to_keep:] = False
         return logits, ~torch.zeros_like(removed).scatter_(-1, order, removed), state
 
+    rule.parts = (("top_p", p, min_tokens_to_keep),)
     return rule
 
 
@@ -82,6 +85,7 @@ def random_mass(p: float, generator: torch.Generator, min_tokens_to_keep: int = 
         kept[..., :min_tokens_to_keep] = True
         return logits, torch.zeros_like(kept).scatter_(-1, order, kept), state
 
+    rule.random = True
     return rule
 
 
@@ -230,6 +234,8 @@ def chain(*rules: Sampler) -> Sampler:
             allowed = allowed & kept
         return logits, allowed, Remembered(states) if any(state is not None for state in states) else None
 
+    known = [getattr(one, "parts", ()) for one in rules]
+    rule.parts = sum(known, ()) if all(known) else ()
     return rule
 
 

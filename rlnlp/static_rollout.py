@@ -51,6 +51,14 @@ class Truncation:
         return logits, kept, state
 
 
+def without_sort(rule: Sampler | None) -> Sampler | None:
+    """The ``Truncation`` that keeps what ``rule`` keeps, where that is top-k, top-p or both in turn; else ``rule``."""
+    parts = {name: numbers for name, *numbers in getattr(rule, "parts", ())}
+    if not parts or [name for name, *_ in rule.parts] != sorted(parts):  # each once, top_k first
+        return rule
+    return Truncation(*parts.get("top_k", (0,)), *parts.get("top_p", ()))
+
+
 def order(logits: Tensor) -> Tensor:
     """int32 in the order of float32 ``logits``, equal where they are."""
     bits = (logits + 0.0).view(torch.int32)  # + 0: the two zeros are one number

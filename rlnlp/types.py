@@ -7,8 +7,11 @@ Shapes: B prompts (episodes), P prompt length (left padded), T response length (
 
 from __future__ import annotations
 
+import copy
 import dataclasses
+import functools
 import hashlib
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -34,12 +37,22 @@ def generator(*names: object) -> torch.Generator:
     return torch.Generator().manual_seed(stream(*names))
 
 
+def replaceable(work: Callable) -> Callable:
+    """``work(first, ...)``, or ``engine(work, first, ...)`` where ``first`` (a policy, a learner's state) has one: the
+    same work by other means (``rlnlp.engine``), of which whoever reads ``work`` need not know."""
+
+    @functools.wraps(work)
+    def call(first, *rest, **named):
+        return getattr(first, "engine", operator.call)(work, first, *rest, **named)
+
+    return call
+
+
 def expect(**checks: tuple[Tensor, tuple[int | None, ...]]) -> None:
     """Raise ``ValueError`` naming the first tensor whose shape differs (``None`` matches any size), ``NotFinite``
     naming the first that holds NaN or an infinity."""
     for name, (tensor, shape) in checks.items():
-        same = tensor.dim() == len(shape) and all(s is None or s == t for s, t in zip(shape, tensor.shape))
-        if not same:
+        if tensor.dim() != len(shape) or any(s not in (None, t) for s, t in zip(shape, tensor.shape)):
             raise ValueError(f"{name}: expected shape {shape}, got {tuple(tensor.shape)}")
         if tensor.is_floating_point() and not torch.isfinite(tensor).all():
             bad = (~torch.isfinite(tensor)).nonzero()[0].tolist()
@@ -185,17 +198,19 @@ class Experience:
         return len(self.rollout)
 
 
+def changed(record: Record, **parts) -> Record:
+    """The record with other parts, cut from those it has: they were checked, and no number is read to do so again."""
+    made = copy.copy(record)
+    made.__dict__.update(parts)
+    return made
+
+
 def _map(value, on_tensor, on_list):
-    if isinstance(value, Tensor):
-        return on_tensor(value)
-    if isinstance(value, list):
-        return on_list(value)
+    if isinstance(value, Tensor | list):
+        return on_tensor(value) if isinstance(value, Tensor) else on_list(value)
     if isinstance(value, dict):
         return {key: _map(item, on_tensor, on_list) for key, item in value.items()}
-    if isinstance(value, Sampling) or not dataclasses.is_dataclass(value):
-        return value
-    names = [f.name for f in dataclasses.fields(value)]
-    return dataclasses.replace(value, **{n: _map(getattr(value, n), on_tensor, on_list) for n in names})
+    return changed(value, **_map(vars(value), on_tensor, on_list)) if dataclasses.is_dataclass(value) else value
 
 
 def take(record: Record, rows: Tensor) -> Record:

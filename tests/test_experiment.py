@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import re
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -25,10 +26,10 @@ from workbook.runs.params import Params
 from workbook.runs.settings import Run
 from workbook.stages import carry, depends
 from workbook.stages.scheduler import Scheduler
-from workbook.store import files, identity, locks, rekeyed, tables
+from workbook.store import files, identity, locks, rekeyed, states, tables
 from workbook.texts import data
 
-from .waiting import DEADLINE_S, until
+from .waiting import DEADLINE_S
 
 REPOSITORY = Path(__file__).parent.parent
 SMALL = {
@@ -374,8 +375,11 @@ def test_a_seed_finished_before_edits_that_changed_no_digit_counts(world, traini
     assert run(world) != found and len(trainings) == 2
 
 
-def test_a_checkpoint_of_another_seed_is_refused(world):
-    folders = {seed: run(world, seed=seed).parent for seed in (1, 2)}
+def test_a_checkpoint_of_another_seed_is_refused(world, monkeypatch):
+    monkeypatch.setenv(states.EVERY_UPDATE, "1")
+    with monkeypatch.context() as patch:  # checkpoints that stay
+        patch.setattr(experiment, "forget", lambda folder: None)
+        folders = {seed: run(world, seed=seed).parent for seed in (1, 2)}
     shutil.rmtree(folders[2] / "final")
     shutil.rmtree(folders[2] / "checkpoint")
     shutil.copytree(folders[1] / "checkpoint", folders[2] / "checkpoint")
@@ -393,14 +397,53 @@ def test_a_new_seed_trains_only_itself(world, trainings):
     assert (out / "per_seed.csv").read_text().startswith(old.rstrip("\n"))
 
 
-def run_in(folder: Path, condition: str) -> None:
-    """A run's stage, in a process of its own."""
+def test_of_a_finished_seed_no_checkpoint_is_left(world, monkeypatch):
+    monkeypatch.setenv(states.EVERY_UPDATE, "1")
+    kept = []
+    monkeypatch.setattr(states, "sync", lambda folder: kept.append(len(list(folder.glob("state-*")))))
+    folder = run(world).parent
+    assert len(kept) == 12 and max(kept) == 2  # the newest, and for a moment the one before it
+    assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == ["final"]
+    (folder / "checkpoint").mkdir()  # a kill just before it would have been removed
+    run(world)
+    assert not (folder / "checkpoint").exists()
+
+
+def test_policies_are_kept_where_the_settings_say_so_or_others_start_there(world, trainings):
+    write_params(world, keep_policies=False)
+    out = world / "runs" / "ppo_kl_0"
+    experiment.run_condition(given(world, "ppo_kl_0"), out)
+    assert not list(world.glob("**/runs/ppo_kl_0/**/model.safetensors")) and (out / "per_seed.csv").is_file()
+    assert given(world, "supervised").keep_policies  # others continue it
+    write_params(world)
+    assert "keep_policies" not in given(world, "ppo_kl_0").model_dump()  # nothing that is there depends on it
+    tables = (out / "per_seed.csv").read_bytes()
+    experiment.run_condition(given(world, "ppo_kl_0"), out)  # asked for now: made again
+    assert (out / "policy_seed1" / "model.safetensors").is_file() and (out / "per_seed.csv").read_bytes() == tables
+    assert trainings == ["ppo_kl_0 seed 1"] * 2
+
+
+def run_in(folder: Path, condition: str, killed_at: int = 0) -> None:
+    """A run's stage, in a process of its own, with a checkpoint at every fifth update, which kills itself as soon as
+    it has done ``killed_at`` of them."""
     os.chdir(folder)
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     locks.die_with_parent()
     p = conditions.condition(checks.load("params.yaml"), condition)
     train.setup(p)
+    learner, done = algorithms.module(p.run.algorithm), []
+    real = learner.train
+
+    def updates(state, *given):
+        for metrics in real(state, *given):
+            done[:] = [state.update]
+            if killed_at and state.update >= killed_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield metrics
+
+    learner.train = updates
+    states.Pace.due = lambda self, end=False: done[0] % 5 == 0
     experiment.run_condition(p, p.folder / "runs" / condition)
 
 
@@ -415,33 +458,26 @@ def processes():
 @pytest.mark.slow
 @pytest.mark.parametrize("condition", ["nlpo_target_low"])
 def test_killed_at_any_moment_the_tables_are_the_same(world, condition, processes):
-    """SIGKILL four times at different points of training, then let it finish; compare with an uninterrupted run."""
+    """SIGKILL four times at chosen updates, with a checkpoint just before or four updates ago, then let it finish;
+    compare with an uninterrupted run."""
     write_params(world, learner={**SMALL["learner"], "updates": 25})
     whole = world.parent / "whole"
     shutil.copytree(world, whole)
 
-    def start(folder: Path) -> multiprocessing.Process:
-        process = processes.Process(target=run_in, args=(folder, condition))
+    def start(folder: Path, killed_at: int = 0) -> multiprocessing.Process:
+        process = processes.Process(target=run_in, args=(folder, condition, killed_at))
         process.start()
         return process
 
     uninterrupted = start(whole)
     scratch = world / ".scratch" / "tests" / "runs" / condition
-    killed_at = []
-    for updates in (5, 10, 15, 20):
-        process = start(world)
-
-        def far_enough(updates=updates) -> bool:
-            states = scratch.glob("*/checkpoint/state-*")
-            return max((int(re.search(r"state-0*(\d+)", p.name)[1]) for p in states), default=0) >= updates // 5
-
-        until(lambda p=process: not p.is_alive() or far_enough(), f"update {updates}")
-        if process.is_alive():
-            process.kill()
-            process.join()
-            killed_at.append(updates)
-        assert not (world / "runs" / condition).exists()
-    assert len(killed_at) >= 2
+    for update, state in ((3, 0), (9, 1), (11, 2), (25, 4)):
+        process = start(world, update)
+        process.join(DEADLINE_S)
+        assert process.exitcode == -signal.SIGKILL and not (world / "runs" / condition).exists()
+        assert [int(re.search(r"state-0*(\d+)", p.name)[1]) for p in scratch.glob("*/checkpoint/state-*")] == [state][
+            : state > 0
+        ]
     last = start(world)
     for process in (last, uninterrupted):
         process.join(DEADLINE_S)
@@ -489,7 +525,8 @@ def test_bring_your_own_model_reward_and_prompts(world, monkeypatch):
     experiment.run_seed(given(world, "supervised"), 1, {})
 
 
-def test_a_reward_that_turns_nan_names_update_examples_and_checkpoint(world):
+def test_a_reward_that_turns_nan_names_update_examples_and_checkpoint(world, monkeypatch):
+    monkeypatch.setenv(states.EVERY_UPDATE, "1")
     (world / "bad.py").write_text(
         "calls = []\ndef nan_later(prompts, responses, references, meta):\n    calls.append(1)\n"
         "    return [float('nan') if len(calls) > 10 else 1.0 for _ in responses]\n"
@@ -502,7 +539,7 @@ def test_a_reward_that_turns_nan_names_update_examples_and_checkpoint(world):
         run(world)
     message = str(error.value)
     assert re.search(r"ppo_kl_default seed 1: update 8: .*nan_later.*draw1/prompts_train/\d+", message, re.S), message
-    assert re.search(r"Last good checkpoint: update 5, in .*checkpoint", message)
+    assert re.search(r"Last good checkpoint: update 7, in .*checkpoint", message)
 
 
 @pytest.mark.parametrize(
@@ -648,7 +685,7 @@ def test_a_run_in_a_world_starts_from_its_model_and_is_measured_by_its_reward(wo
     zero = tables.read_table(run(world, "numbers_zero_shot") / "per_seed.csv")[0]
     assert abs(zero["kl"]) < 1e-6 and zero["generation_log_perplexity"] > 0 and zero["tokens_per_gradient_step"] is None
     draw = load_draw(params := given(world, "numbers_ppo"), 1, params.run)
-    assert all(a.equal(b) for a, b in zip(draw.policy.parameters(), draw.evaluator.parameters()))
+    assert draw.evaluator is None  # the policy as it begins
     with pytest.raises(ValueError, match="start"):
         checks.load(world / "params.yaml", **{"continued.more": {"algorithm": "ppo", "start": "numbers_ppo"}})
 
@@ -828,10 +865,10 @@ def test_a_seed_that_fails_does_not_keep_the_others_from_being_trained(world, tr
     write_params(world, seeds=[1, 2])
     params, real = given(world, "ppo_kl_0"), experiment.updates_of
 
-    def fail(params, seed, tuned):
+    def fail(params, seed, *given):
         if seed == 1:
             raise TrainingError(f"{params.condition} seed 1: update 3: the loss is nan")
-        return real(params, seed, tuned)
+        return real(params, seed, *given)
 
     monkeypatch.setattr(experiment, "updates_of", fail)
     with pytest.raises(TrainingError, match="1 of 2 seeds failed: ppo_kl_0 seed 1: update 3"):

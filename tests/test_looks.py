@@ -222,7 +222,7 @@ def test_the_draws_of_a_design_that_have_every_condition(params, table, tmp_path
     own = params.model_copy(update={"profile": "made"})
     own._path = tmp_path / "params.yaml"
     later = (table.seed > DRAWS[7]) & (table.condition == "ppo_gamma_100")  # what a settled claim took away
-    place = tmp_path / "reports/made/draws.csv"
+    place = tmp_path / "reports/made/draws.csv.xz"
     place.parent.mkdir(parents=True)
     about = dict.fromkeys(("algorithm", "kl_coef", "kl_target", "updates"), 0)
     table[~later].assign(**about).to_csv(place, index=False)

@@ -282,17 +282,18 @@ def test_what_fixed_shapes_move_by_hand():
 
 def test_what_stays_on_the_disk_by_hand():
     def left(condition: str, **more) -> tuple[float, float]:
-        p = params(**{**MORE, **more})
-        found = costs.on_disk(p.learner_config(condition), POLICY)
-        return found.left, found.written
+        found = costs.of_run(params(**{**MORE, **more}), condition, POLICY, REWARD)
+        return found.left, found.checkpoint
 
     final = 3 * 4 * 1000  # the policy in scratch, outputs and cache
     assert left("ppo_kl_0", **{"learner.updates": 0}) == (final, 0)
-    assert left("ppo_kl_0") == (final + 4 * 6000, 4 * 6000)  # five updates: one state of two networks, two moments
-    assert left("ppo_kl_0", **{"learner.updates": 16}) == (final + 2 * 4 * 6000, 4 * 4 * 6000)  # two of the four stay
-    assert left("nlpo_kl_0") == (final + 4 * 7000, 4 * 7000)  # and the mask model
-    assert left("values") == (final + 4 * 4000, 4 * 4000)  # one network, its moments, the target
-    assert costs.of_run(params(), "ppo_kl_0", POLICY, REWARD).left == final + 4 * 6000
+    assert left("ppo_kl_0") == (final, 4 * 6000)  # two networks, two moments of each
+    assert left("nlpo_kl_0") == (final, 4 * 7000)  # and the mask model
+    assert left("values") == (final, 4 * 4000)  # one network, its moments, the target
+    assert left("ppo_kl_0", keep_policies=False) == (0, 4 * 6000)
+    assert left("supervised", keep_policies=False)[0] == final  # others start there
+    two = costs.of_run(params(), "ppo_kl_0", POLICY, REWARD).times(2)
+    assert (two.left, two.checkpoint) == (2 * final, 4 * 6000)
 
 
 def test_the_largest_units_go_first_and_phases_wait_for_each_other():

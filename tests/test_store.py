@@ -1,5 +1,6 @@
 """Never lose work: fingerprints, atomic files, state that survives kills, one writer, tables."""
 
+import lzma
 import os
 import random
 import signal
@@ -495,6 +496,9 @@ def test_table_round_trip(tmp_path):
     assert path.read_text() == "x,nan\n0.5,nan\n"
     tables.write_table(path, [])
     assert tables.read_table(path) == []
+    small = tmp_path / "t.csv.xz"
+    tables.write_table(small, rows)
+    assert lzma.decompress(small.read_bytes()) == first and tables.read_table(small) == rows
 
 
 @pytest.mark.parametrize("text", ["", "1", "-1.5", "1e5", "nan", "True", "007"])
@@ -510,3 +514,29 @@ def test_ragged_tables_are_refused(tmp_path):
     path.write_text("a,b\n1,2\n3\n")
     with pytest.raises(ValueError, match="row 1: expected 2 cells"):
         tables.read_table(path)
+
+
+def test_states_take_a_twentieth_of_the_time_at_most_and_are_saved_by_time(monkeypatch):
+    """On a clock of our own: updates of a second, states that take what ``cost`` says."""
+    monkeypatch.delenv(states.EVERY_UPDATE, raising=False)
+
+    def saved(size: float, cost: float, updates: int = 600) -> list[int]:
+        now, found = [0.0], []
+        monkeypatch.setattr(states.time, "monotonic", lambda: now[0])
+        pace = states.Pace(size)
+        for update in range(1, updates + 1):
+            now[0] += 1
+            if pace.due(end=update == updates):
+                with pace.saving():
+                    now[0] += cost
+                found.append(update)
+                assert len(found) * cost <= states.SHARE * now[0]
+        return found
+
+    assert saved(1e6, 0.25) == [*range(20, 600, 20), 600]
+    assert saved(3e9, 15.0)[0] == 300 and len(saved(3e9, 15.0)) == 2
+    assert saved(3e9, 0.25)[:3] == [300, 320, 340]  # the disk is faster than thought
+    assert saved(1e6, 0.01, 10) == [10] and saved(3e9, 15.0, 100) == []
+    monkeypatch.setenv(states.EVERY_UPDATE, "1")
+    monkeypatch.setattr(states, "SHARE", 1.0)
+    assert saved(3e9, 0.01, 5) == [1, 2, 3, 4, 5]

@@ -24,7 +24,7 @@ from rlnlp.models import chosen_logprobs
 from rlnlp.rollout import trim
 from rlnlp.types import Experience, Prompts
 
-ABOUT = About("A2C", ("sampling", "learner"), searched_as="a2c")
+ABOUT = About("A2C", ("sampling", "learner"), searched_as="a2c", mean_over="tokens")
 
 init = ppo.init
 
@@ -66,9 +66,9 @@ def minibatch_loss(state: State, batch: Experience, config: Config) -> tuple[Ten
         loss = loss - config.entropy_coef * entropy(logits)
     log_ratio = logprobs.detach() - batch.rollout.behavior_logprobs[mask]
     return loss, {
-        "policy/loss": policy_part.item(),
-        "value/loss": value_part.item(),
-        "policy/ratio_error": log_ratio.expm1().abs().max().item(),
+        "policy/loss": policy_part.detach(),
+        "value/loss": value_part.detach(),
+        "policy/ratio_error": log_ratio.expm1().abs().max(),
     }
 
 

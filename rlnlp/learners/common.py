@@ -36,6 +36,9 @@ class About:
     searched_as  the learner whose searched learning rate it uses; empty = the rate of its settings
     imitates     it is shown references to imitate, and ``init`` is given the tokenizer that reads them
     explores     it learns from rewards of what it tries, so that it can start anywhere that has a reward
+    mean_over    it has ppo's update and its loss is a mean over "tokens" or "episodes", so that a batch can be cut into
+                 shards; empty = it cannot
+    fp32         it is trained in fp32 only: tf32 and bf16 do not have the digits that it asks for
     """
 
     label: str
@@ -43,6 +46,8 @@ class About:
     searched_as: str = ""
     imitates: bool = False
     explores: bool = True
+    mean_over: str = ""
+    fp32: bool = False
 
 
 @contextmanager
@@ -74,8 +79,7 @@ def gradient_step(state, loss: Tensor, max_norm: float, episodes: Rollout) -> fl
     Raises ``Diverged``, before the weights are touched, where the loss or the norm is not finite.
     """
     loss.backward()
-    weights = [weight for group in state.optimizer.param_groups for weight in group["params"]]
-    norm = nn.utils.clip_grad_norm_(weights, max_norm)
+    norm = nn.utils.clip_grad_norm_([w for group in state.optimizer.param_groups for w in group["params"]], max_norm)
     for what, found in (("loss", loss), ("gradient norm", norm)):
         if not torch.isfinite(found):
             ids = ", ".join(episodes.prompts.example_ids[:8])

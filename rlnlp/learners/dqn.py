@@ -28,7 +28,8 @@ from rlnlp.samplers import named
 from rlnlp.settings import Horizon
 from rlnlp.types import Experience, Prompts, Rollout, Sampling, generator
 
-ABOUT = About("DQN", ("sampling",))  # off-policy: what `learner` has under the same names means something else here
+# off-policy: what `learner` has under the same names means something else here
+ABOUT = About("DQN", ("sampling",), fp32=True)
 
 
 class Config(Horizon):

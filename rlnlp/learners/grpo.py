@@ -28,7 +28,7 @@ from rlnlp.rollout import repeat, trim
 from rlnlp.settings import Horizon
 from rlnlp.types import Experience, Prompts, Rollout
 
-ABOUT = About("GRPO", ("sampling", "learner"), searched_as="grpo")
+ABOUT = About("GRPO", ("sampling", "learner"), searched_as="grpo", mean_over="episodes")
 
 init = reinforce.init
 
@@ -95,9 +95,9 @@ def minibatch_loss(state: State, batch: Experience, config: Config) -> tuple[Ten
     kl_part = kl_estimate(logprobs=bare, ref_logprobs=batch.ref_logprobs[mask], kind="k3").mean()
     real = len(tokens) / (len(batch) * config.max_new_tokens)
     return real * (policy_part + config.kl_coef * kl_part), {
-        "policy/loss": real * policy_part.item(),
-        "policy/kl_loss": real * kl_part.item(),
-        **{name: value.item() for name, value in seen.items()},
+        "policy/loss": real * policy_part.detach().double(),
+        "policy/kl_loss": real * kl_part.detach().double(),
+        **seen,
     }
 
 

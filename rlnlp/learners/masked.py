@@ -22,7 +22,7 @@ from rlnlp.rollout import sample, truncation
 from rlnlp.samplers import named
 from rlnlp.types import Experience, Prompts, Rollout, generator
 
-ABOUT = About("PPO under a mask", ("sampling", "learner"), searched_as="ppo")
+ABOUT = About("PPO under a mask", ("sampling", "learner"), searched_as="ppo", mean_over="tokens")
 
 
 class Config(ppo.Config):

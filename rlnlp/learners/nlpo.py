@@ -24,7 +24,7 @@ from rlnlp.rollout import batch_of, sample, truncation
 from rlnlp.samplers import random_mass, top_p
 from rlnlp.types import Allowed, Experience, Prompts, Rollout, Sampler, generator
 
-ABOUT = About("NLPO", ("sampling", "learner", "nlpo"), searched_as="nlpo")
+ABOUT = About("NLPO", ("sampling", "learner", "nlpo"), searched_as="nlpo", mean_over="tokens")
 
 
 class Config(ppo.Config):

@@ -30,9 +30,13 @@ from rlnlp.models import (
 )
 from rlnlp.rollout import sample, sampling_from, trim, truncation
 from rlnlp.settings import Horizon
-from rlnlp.types import Experience, Prompts, Rollout, Sampler, Sampling, generator, take
+from rlnlp.types import Experience, Prompts, Rollout, Sampler, Sampling, generator, replaceable, take
 
-ABOUT = About("PPO", ("sampling", "learner"), searched_as="ppo")
+ABOUT = About("PPO", ("sampling", "learner"), searched_as="ppo", mean_over="tokens")
+NOT_ONE = (
+    "the ratio of the first minibatch is off 1 by {:.2g} (allowed {:g}): the policy does not score its own samples as "
+    "it drew them. An experiment that breaks this on purpose says so: breaks: [ratio]"
+)
 
 
 class Config(Horizon):
@@ -171,7 +175,7 @@ def policy_and_values(state: State, rollout: Rollout) -> tuple[Tensor, Tensor]:
 
 def minibatch_loss(
     state: State, batch: Experience, config: Config, valued: Tensor | None = None
-) -> tuple[Tensor, Metrics]:
+) -> tuple[Tensor, dict[str, Tensor]]:
     """Clipped surrogate + value_coef x value loss - entropy_coef x entropy, as means over the batch's real tokens.
 
     valued: [B, T] bool, the tokens whose values are trained; None = all real ones.
@@ -186,17 +190,14 @@ def minibatch_loss(
     loss = policy_part + config.value_coef * value_part
     if config.entropy_coef:
         loss = loss - config.entropy_coef * entropy(logits)
-    metrics = {"policy/loss": policy_part, "value/loss": value_part, **seen}
-    return loss, {name: value.item() for name, value in metrics.items()}
+    return loss, {"policy/loss": policy_part.detach(), "value/loss": value_part.detach(), **seen}
 
 
-Loss = Callable[[State, Experience, Config], tuple[Tensor, Metrics]]
-
-
-def update(state: State, experience: Experience, config: Config, loss_of: Loss = minibatch_loss) -> Metrics:
+@replaceable
+def update(state: State, experience: Experience, config: Config, loss_of: Callable = minibatch_loss) -> Metrics:
     """Epochs of minibatch steps on one experience; returns the update's metrics.
 
-    loss_of: (state, minibatch, config) -> (loss, metrics), for learners whose loss is not ``minibatch_loss``.
+    loss_of: (state, minibatch, config) -> (loss, metrics []), for learners whose loss is not ``minibatch_loss``.
     Raises ``TrainingError`` where the first ratio is not 1 (sampling and scoring disagree), ``Diverged`` where a loss
     or gradient is not finite.
     """
@@ -205,12 +206,9 @@ def update(state: State, experience: Experience, config: Config, loss_of: Loss =
         for rows in torch.randperm(len(experience), generator=order).tensor_split(config.minibatches):
             batch = take(experience, rows)
             loss, metrics = loss_of(state, batch, config)
+            metrics = {name: value.item() for name, value in metrics.items()}
             if not seen and "ratio" not in config.breaks and metrics["policy/ratio_error"] > 1e-3:
-                raise TrainingError(
-                    f"update {state.update + 1}: the ratio of the first minibatch is off 1 by "
-                    f"{metrics['policy/ratio_error']:.2g} (allowed 1e-3): the policy does not score its own samples "
-                    "as it drew them. An experiment that breaks this on purpose says so: breaks: [ratio]"
-                )
+                raise TrainingError(f"update {state.update + 1}: {NOT_ONE.format(metrics['policy/ratio_error'], 1e-3)}")
             norm = gradient_step(state, loss, config.max_grad_norm, batch.rollout)
             seen.append({**metrics, "policy/gradient_norm": norm})
     means = {name: sum(m[name] for m in seen) / len(seen) for name in seen[0]}

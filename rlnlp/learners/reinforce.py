@@ -27,7 +27,7 @@ from rlnlp.rollout import sampling_from, trim, truncation
 from rlnlp.settings import Horizon
 from rlnlp.types import Experience, Prompts, Rollout, Sampler, Sampling
 
-ABOUT = About("REINFORCE", ("sampling", "learner"), searched_as="reinforce")
+ABOUT = About("REINFORCE", ("sampling", "learner"), searched_as="reinforce", mean_over="episodes")
 
 
 class Config(Horizon):
@@ -106,7 +106,7 @@ def minibatch_loss(state: State, batch: Experience, config: Config) -> tuple[Ten
     logprobs = chosen_logprobs(behavior_logits(logits, episodes), batch.rollout.responses[mask])
     loss = policy_gradient(logprobs, batch.advantages[mask], len(batch) * config.max_new_tokens)
     log_ratio = logprobs.detach() - batch.rollout.behavior_logprobs[mask]
-    return loss, {"policy/loss": loss.item(), "policy/ratio_error": log_ratio.expm1().abs().max().item()}
+    return loss, {"policy/loss": loss.detach(), "policy/ratio_error": log_ratio.expm1().abs().max()}
 
 
 def update(state: State, experience: Experience, config: Config) -> Metrics:

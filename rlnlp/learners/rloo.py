@@ -21,7 +21,7 @@ from rlnlp.losses import leave_one_out
 from rlnlp.rollout import repeat
 from rlnlp.types import Experience, Prompts, Rollout
 
-ABOUT = About("RLOO", ("sampling", "learner"), searched_as="reinforce")
+ABOUT = About("RLOO", ("sampling", "learner"), searched_as="reinforce", mean_over="episodes")
 
 init = reinforce.init
 

@@ -30,7 +30,7 @@ from rlnlp.rollout import sample, sampling_from
 from rlnlp.settings import Horizon
 from rlnlp.types import Experience, Prompts, Rollout, Sampling, generator, take
 
-ABOUT = About("SAC", ("sampling",))  # off-policy, as dqn
+ABOUT = About("SAC", ("sampling",), fp32=True)  # off-policy, as dqn
 
 
 class Config(Horizon):

@@ -31,7 +31,7 @@ from rlnlp.rollout import sampling_from, trim, truncation
 from rlnlp.settings import Horizon
 from rlnlp.types import Experience, Prompts, Rollout, generator, take
 
-ABOUT = About("TRPO", ("sampling", "learner"))
+ABOUT = About("TRPO", ("sampling", "learner"), fp32=True)
 
 Part = tuple[Rollout, Tensor]  # some of the episodes, and the advantages [N] of their tokens
 

@@ -31,7 +31,7 @@ from rlnlp.models import hidden_states
 from rlnlp.rollout import sample
 from rlnlp.types import Prompts, Rollout, Sampling, generator
 
-ABOUT = About("PPO with dropout", ("sampling", "learner"), searched_as="ppo")
+ABOUT = About("PPO with dropout", ("sampling", "learner"), searched_as="ppo", fp32=True)  # ratios tell masks apart
 
 Masks = dict[str, Tensor]  # site -> [B, H]: 0 or 1 / (1 - rate)
 

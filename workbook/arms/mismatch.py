@@ -17,7 +17,7 @@ from rlnlp.learners.common import About, Metrics, Score, loop
 from rlnlp.learners.ppo import State, update
 from rlnlp.types import Experience, Prompts, Rollout
 
-ABOUT = About("PPO, sampling not scored", ("sampling", "learner"), searched_as="ppo")
+ABOUT = About("PPO, sampling not scored", ("sampling", "learner"), searched_as="ppo", mean_over="tokens")
 
 init = ppo.init
 

@@ -47,7 +47,6 @@ from workbook.store.identity import here, root_of
 from workbook.store.once import once
 from workbook.texts import hub
 
-SAVE_EVERY = 5  # updates between states of a learner
 WAIT_S = 7200  # for a part that another process is making
 SAMPLED = ("temperature", "top_k", "top_p", "min_new_tokens")  # beside the horizon, how training samples
 ROWS = 4  # rows asked for per example: no generated set has more references
@@ -236,15 +235,17 @@ def reinforce(
     Raises ``TrainingError`` naming the run and the update.
     """
     state, curve = learner.init(model, config, seed), []
+    pace = states.Pace(checkpoint.size(state))
     if saved := states.load_state(home):
         checkpoint.unpack(state, saved[0], saved[1]["numbers"])
         curve = saved[1]["curve"]
     try:
         for metrics in learner.train(state, prompts, score, config):
             curve.append(metrics)
-            if state.update % SAVE_EVERY == 0:
-                tensors, numbers = checkpoint.pack(state)
-                states.save_state(home, tensors, {"numbers": numbers, "curve": curve})
+            if pace.due():
+                with pace.saving():
+                    tensors, numbers = checkpoint.pack(state)
+                    states.save_state(home, tensors, {"numbers": numbers, "curve": curve}, keep=1)
     except (TrainingError, ValueError) as error:  # RewardError and failed checks of records are ValueErrors
         raise TrainingError(f"{label}, update {state.update + 1}: {error}") from error
     return state.policy.eval(), curve

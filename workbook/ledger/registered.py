@@ -24,7 +24,8 @@ hash of the rule and of their tests (`{rule}`), {keys} runs a draw with the key 
 the draws {first} to {last} in that order, the looks. A look judges every claim that is still open on the draws so far,
 at a level that keeps all looks together at {alpha:g} for each claim and kind of error. A claim is settled when each of
 its deciding tests is, for it or against it; then it leaves, with the runs that only it needs, and is not judged again.
-[The ledger](claims/claims.md) has every test, [draws.csv](draws.csv) every number that a test reads."""
+[The ledger](claims/claims.md) has every test, [draws.csv.xz](draws.csv.xz) every number that a test reads
+(`pandas.read_csv` opens it)."""
 
 
 def text(

@@ -21,7 +21,6 @@ from workbook.results.tables import markdown
 
 BEGIN, END = "<!-- metrics: python -m workbook.results.measures -->", "<!-- end of metrics -->"
 
-
 DISTINCT = "different n-grams / n-grams, over the first `evaluation.diversity_words` words of all responses together"
 ENTROPY = "entropy of the n-gram counts, over the same words, base 2"
 ONCE = "n-grams that occur once in all responses together"
@@ -135,6 +134,7 @@ TABLE = (
         "first minibatch: largest |ratio − 1|",
     ),
     of_update("policy/gradient_norm", "norm of the gradient before it is clipped", "–"),
+    of_update("rollout/mismatch", "mean |log π as sampled − log π as scored again|; only in tf32, bf16", "nats/token"),
     of_run(
         "first_ratio_error",
         "`policy/first_ratio_error`, mean over updates",

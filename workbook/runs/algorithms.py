@@ -57,6 +57,13 @@ def decoding(name: str, config) -> dict:
     return own | getattr(module(name), "decoding", lambda config: {})(config)
 
 
+def uncut(name: str, config) -> str:
+    """Why a batch of a learner with these settings cannot be cut into shards; empty where it can."""
+    if not module(name).ABOUT.mean_over:
+        return "its gradient is not a sum over parts of a batch that ppo's update takes"
+    return "its masks draw random numbers of their own" if decoding(name, config).get("mask_random") else ""
+
+
 def label(name: str) -> str:
     """What a learner is called in figures and tables."""
     return module(name).ABOUT.label

@@ -55,6 +55,11 @@ class Given(Pickable):
         return found
 
 
+def as_before(value: Any) -> bool:
+    """Whether a setting is what it was before it could be set: no file of settings and no key then names it."""
+    return value in (True, 1, "fp32")
+
+
 # ------------------------------------------------------------------------------------ parts of sections that are read
 class TaskName(Settings):
     name: str
@@ -156,6 +161,8 @@ class Trained(Given):
     run: Run
     learner: dict[str, Any] = Field(description="the learner's settings, resolved")
     evaluation: Measuring
+    precision: str = Field("fp32", exclude_if=as_before)
+    shards: int = Field(1, exclude_if=as_before)
     mirror: str = ""  # in a world, these four are not read
     bring: Bring = Bring()
     task: PromptsOf | PromptCounts
@@ -184,22 +191,11 @@ class Condition(Trained):
     condition: str
     seeds: tuple[int, ...]
     searched: str = Field("", description="tune/<this>.json has its learning rate; empty = it is in `learner`")
+    keep_policies: bool = Field(True, exclude_if=as_before, description="its policies are kept, or others start there")
 
 
 STAGES = {"data": ForData, "models": ForModels, "variants": ForVariants, "worlds": ForWorlds}
-SHOWN = (
-    "seeds",
-    "bring",
-    "task",
-    "sampling",
-    "learner",
-    "nlpo",
-    "supervised",
-    "algorithms",
-    "worlds",
-    "variants",
-    "tune",
-)
+SHOWN = tuple("seeds bring task sampling learner nlpo supervised algorithms worlds variants tune".split())
 
 
 def cut(model: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -224,7 +220,8 @@ def _trained(values: Mapping[str, Any], run: Run, learner: Settings) -> dict[str
     evaluation = cut(Measuring, values["evaluation"]) | ({"test_prompts": n} if (n := run.test_prompts) else {})
     used = {"top_p": "top_p", "top_k": "top_k", "temperature": "temperature", "beam": "beams"}
     unused = {field for name, field in used.items() if name not in (*evaluation["everywhere"], *run.decodings)}
-    base = {name: values[name] for name in ("root", "profile", "device", "threads")}
+    base = {name: values[name] for name in ("root", "profile", "device", "threads", "precision")}
+    base["shards"] = 1 if algorithms.uncut(run.algorithm, learner) else values["shards"]
     base |= {"run": run.model_dump(mode="json"), "learner": learner.model_dump(mode="json")}
     base["evaluation"] = {k: v for k, v in evaluation.items() if k not in unused}
     if run.world:
@@ -242,6 +239,7 @@ def condition(params: Params, name: str) -> Condition:
     """All that the run of a condition is given. Raises ConfigError for an unknown one."""
     run, searched, values = params.run(name), params.searched(name), params.model_dump(mode="json")
     own = {"condition": name, "seeds": list(params.seeds), "searched": searched}
+    own["keep_policies"] = params.keeps(name)
     learner = params.learner_config(name)
     found = Condition.model_validate({**_trained(values, run, learner), **own})
     found._folder = params.folder

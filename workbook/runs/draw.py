@@ -32,7 +32,7 @@ class Draw:
     texts."""
 
     policy: PreTrainedModel
-    evaluator: PreTrainedModel
+    evaluator: PreTrainedModel | None  # None = the policy as it begins, which a learner keeps as its reference
     tokenizer: PreTrainedTokenizerBase
     reward: Callable  # trained on all labels: what every run is measured by
     training_reward: Callable  # what this run is trained on
@@ -56,10 +56,11 @@ def load_draw(params: Trained, draw: int, run: Run) -> Draw:
     if run.world:
         return load_world(params, draw, run)
     texts, trained, further = folders_of(params, draw)
-    policy, tokenizer = pretrained.load(base_folder(params, draw, run), params.device)
+    policy, tokenizer = pretrained.load(begin := base_folder(params, draw, run), params.device)
     if run.vocabulary:
         vocabulary.limit_vocabulary(policy, frequent_tokens(texts, tokenizer, run.vocabulary))
-    evaluator, _ = pretrained.load(base.locate(trained, "evaluator", params.mirror), params.device)
+    other = base.locate(trained, "evaluator", params.mirror)
+    evaluator = None if other == begin and not run.vocabulary else pretrained.load(other, params.device)[0]
     reward, alone = load_reward(
         params, trained, data.load_prompts(texts, "train", tokenizer, params.task.prompt_tokens, n=2)
     )
@@ -103,8 +104,9 @@ def load_world(params: Trained, draw: int, run: Run) -> Draw:
 
     Every run of a world is measured by its default reward. There are no judges, and no human texts.
     """
-    policy, tokenizer = pretrained.load(base_folder(params, draw, run), params.device)
-    evaluator, _ = pretrained.load(world_folder(params, draw, run.world), params.device)
+    policy, tokenizer = pretrained.load(begin := base_folder(params, draw, run), params.device)
+    other = str(world_folder(params, draw, run.world))
+    evaluator = None if other == begin else pretrained.load(other, params.device)[0]
     default = next(iter(worlds.REWARDS[run.world]))
     name = default if run.reward == "reward" else run.reward
     splits = ("train", "validation", "test")

@@ -12,19 +12,22 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
+from rlnlp.engine import Engine
 from rlnlp.learners.common import TrainingError
 from rlnlp.settings import Settings
+from rlnlp.shards import Team, of_first
 from rlnlp.types import stream, to
 from workbook.draws import base, fewer_labels, training
-from workbook.runs import algorithms, roots
+from workbook.runs import algorithms, means, roots
 from workbook.runs.conditions import Condition, Trained
-from workbook.runs.draw import base_folder, folders_of, load_draw, load_world, world_folder
+from workbook.runs.draw import base_folder, folders_of, load_draw, world_folder
 from workbook.runs.facts import training_facts
 from workbook.runs.measure import decodings, evaluate_state
 from workbook.runs.settings import REVERSED, Run
-from workbook.runs.train import ended, episode, train
+from workbook.runs.train import ended, episode, forget, train
 from workbook.store import locks, tables
 from workbook.store.files import atomic_json, atomic_write, is_sealed, seal, whole
 from workbook.store.fingerprint import digest, fingerprint_inputs
@@ -34,7 +37,8 @@ READ = ("bring", "mirror", "task", "reward_model", "evaluation", "threads", "dev
 
 
 def run_condition(params: Condition, out: Path) -> None:
-    """Every seed into ``out``: per_seed.csv, curves.csv, samples.jsonl, config.json, episode.json, policy_seed<k>/.
+    """Every seed into ``out``: per_seed.csv, curves.csv, samples.jsonl, config.json, episode.json and, with
+    ``keep_policies``, policy_seed<k>/.
 
     A seed that fails does not keep the others from being trained; then ``TrainingError`` names it and ``out`` is not
     written.
@@ -61,16 +65,18 @@ def run_condition(params: Condition, out: Path) -> None:
         atomic_json(work / "config.json", about)
         if (shown := finals[params.seeds[0]] / "episode.json").is_file():
             atomic_write(work / "episode.json", shown.read_text())
-        for seed, final in finals.items():
+        for seed, final in finals.items() if params.keep_policies else ():
             shutil.copytree(final / "policy", work / f"policy_seed{seed}")
 
 
-def run_seed(params: Condition, seed: int, tuned: dict) -> Path:
-    """Train and evaluate one seed; returns the folder of its finished files, reused if it is there."""
-    return ended(updates_of(params, seed, tuned))
+def run_seed(params: Condition, seed: int, tuned: dict, team: Team | None = None) -> Path:
+    """Train and evaluate one seed; returns the folder of its finished files, reused if it is there.
+
+    team: the processes that train it, of which this one is the first (``follow`` is what the others do)."""
+    return ended(updates_of(params, seed, tuned, team))
 
 
-def updates_of(params: Condition, seed: int, tuned: dict) -> Iterator[dict]:
+def updates_of(params: Condition, seed: int, tuned: dict, team: Team | None = None) -> Iterator[dict]:
     """``run_seed`` update by update: yields the metrics of each, of a finished seed too; returns the folder at the end.
 
     Evaluated are the final policy on the test prompts (split "test") and, for the verdict at half the budget, the
@@ -78,55 +84,97 @@ def updates_of(params: Condition, seed: int, tuned: dict) -> Iterator[dict]:
     this one adds others, as they decide no other claim).
     A run that ended before (``breaks: [finite]``) is measured as it was then, in both splits.
     """
-    run, condition = params.run, params.condition
-    algorithm, config = run.algorithm, params.config(**tuned)
-    key = digest(inputs(params, seed, run, settings_of(params, seed, config)))
-    folder = params.scratch / "runs" / condition / f"seed{seed}-{key[:16]}"
+    key, folder = place(params, seed, tuned)
+    final = folder / "final"
     with locks.writer_lock(folder):
-        final = folder / "final"
-        if is_sealed(final):
+        done = finished(params, final)
+        if team is not None:
+            of_first(team, done)
+        if done:
             yield from tables.read_table(final / "curves.csv")
-            return final
-        draw = load_draw(params, seed, run)
-        positives = None
-        if algorithms.module(algorithm).ABOUT.imitates and not params.bring.prompts:  # which bring their references
-            positives = fewer_labels.positive_prompts(params, draw.data, seed, config.data_fraction, draw.tokenizer)
-            positives = to(positives, draw.policy.device)
-        measured = decodings(algorithm, config, params.evaluation, run.decodings)
-        updates = getattr(config, "updates", 0)
+        else:
+            yield from new_updates(params, seed, params.config(**tuned), folder, key, team)
+        forget(folder)
+    return final
 
-        def half(state, curve: list[dict]) -> None:
-            chosen = [d for d in measured if run.decodings or d.name not in params.evaluation.everywhere]
+
+def new_updates(
+    params: Condition, seed: int, config: Settings, folder: Path, key: str, team: Team | None
+) -> Iterator[dict]:
+    """``updates_of`` a seed that is not finished: what it finds is then in ``folder``/final."""
+    run, condition, algorithm = params.run, params.condition, params.run.algorithm
+    draw, positives = load_draw(params, seed, run), None
+    engine = None if means.plain(params) else means.engine_of(params, draw, team)
+    if algorithms.module(algorithm).ABOUT.imitates and not params.bring.prompts:  # which bring their references
+        positives = fewer_labels.positive_prompts(params, draw.data, seed, config.data_fraction, draw.tokenizer)
+        positives = to(positives, draw.policy.device)
+    measured = decodings(algorithm, config, params.evaluation, run.decodings)
+    updates = getattr(config, "updates", 0)
+
+    def half(state, curve: list[dict]) -> None:
+        chosen = [d for d in measured if run.decodings or d.name not in params.evaluation.everywhere]
+        with uncut(engine):
             rows, _ = evaluate_state(params, draw, state, seed, "validation", chosen)
-            so_far = training_facts(curve, config, updates // 2)
-            atomic_json(folder / "half.json", [{**row, "split": "half", **so_far} for row in rows])
+        so_far = training_facts(curve, config, updates // 2)
+        atomic_json(folder / "half.json", [{**row, "split": "half", **so_far} for row in rows])
 
-        label = f"{condition} seed {seed}"
-        numbers = stream(seed, "replicate", run.replicate) if run.replicate else seed
-        state, curve = yield from train(algorithm, config, draw, numbers, folder, label, key, positives, half)
-        if not (folder / "half.json").is_file():
-            half(state, curve)
+    label, numbers = f"{condition} seed {seed}", numbers_of(run, seed)
+    state, curve = yield from train(algorithm, config, draw, numbers, folder, label, key, positives, half, engine)
+    if not (folder / "half.json").is_file():
+        half(state, curve)
+    who = {"condition": condition, "seed": seed}
+    facts = {
+        "condition": condition,
+        "algorithm": algorithm,
+        **{k: getattr(config, k, None) for k in ("kl_coef", "kl_target", "learning_rate")},
+        "updates": updates,
+        "seed": seed,
+    }
+    with uncut(engine), whole(folder / "final") as work:
         rows, samples = evaluate_state(params, draw, state, seed, "test", measured)
-        rows = [{**row, **training_facts(curve, config, updates)} for row in rows] + json.loads(
-            (folder / "half.json").read_text()
-        )
-        who = {"condition": condition, "seed": seed}
-        facts = {
-            "condition": condition,
-            "algorithm": algorithm,
-            **{k: getattr(config, k, None) for k in ("kl_coef", "kl_target", "learning_rate")},
-            "updates": updates,
-            "seed": seed,
-        }
-        with whole(final) as work:
-            tables.write_table(work / "per_seed.csv", [{**facts, **row} for row in rows])
-            tables.write_table(work / "curves.csv", [{**who, **metrics} for metrics in curve])
-            atomic_json(work / "samples.json", [{**who, **sample} for sample in samples])
-            if hasattr(state, "kl"):  # learners without token rewards have no episode to show
-                atomic_json(work / "episode.json", {**who, **episode(algorithm, config, draw, state)})
-            training.save(work / "policy", state.policy.cpu(), draw.tokenizer, card(params, condition, seed, config))
-            seal(work)
-        return final
+        rows = [{**row, **training_facts(curve, config, updates)} for row in rows]
+        rows += json.loads((folder / "half.json").read_text())
+        tables.write_table(work / "per_seed.csv", [{**facts, **row} for row in rows])
+        tables.write_table(work / "curves.csv", [{**who, **metrics} for metrics in curve])
+        atomic_json(work / "samples.json", [{**who, **sample} for sample in samples])
+        if hasattr(state, "kl"):  # learners without token rewards have no episode to show
+            atomic_json(work / "episode.json", {**who, **episode(algorithm, config, draw, state)})
+        if params.keep_policies:
+            about = card(params, condition, seed, config)
+            training.save(work / "policy", state.policy.cpu(), draw.tokenizer, about)
+        seal(work)
+
+
+def uncut(engine: Engine | None) -> AbstractContextManager:
+    """Within it one process works alone on whole batches."""
+    return nullcontext() if engine is None else engine.uncut()
+
+
+def numbers_of(run: Run, seed: int) -> int:
+    """The seed of a training's random numbers."""
+    return stream(seed, "replicate", run.replicate) if run.replicate else seed
+
+
+def place(params: Condition, seed: int, tuned: dict) -> tuple[str, Path]:
+    """(key, folder in the scratch) of a seed."""
+    key = digest(inputs(params, seed, params.run, settings_of(params, seed, params.config(**tuned))))
+    return key, params.scratch / "runs" / params.condition / f"seed{seed}-{key[:16]}"
+
+
+def finished(params: Condition, final: Path) -> bool:
+    """Whether a seed's finished files are there, its policy among them where that is kept."""
+    return is_sealed(final) and ((final / "policy").is_dir() or not params.keep_policies)
+
+
+def follow(params: Condition, seed: int, tuned: dict, team: Team) -> None:
+    """What the other processes of a team do while the first runs a seed: train with it, and keep nothing."""
+    if of_first(team, 0):  # it is finished
+        return
+    run, (key, folder) = params.run, place(params, seed, tuned)
+    draw = load_draw(params, seed, run)
+    engine, label = means.engine_of(params, draw, team), f"{params.condition} seed {seed}, process {team.rank}"
+    config = params.config(**tuned)
+    ended(train(run.algorithm, config, draw, numbers_of(run, seed), folder, label, key, engine=engine))
 
 
 def chosen(params: Condition) -> dict:
@@ -148,7 +196,7 @@ def inputs(params: Trained, draw: int, run: Run, settings: dict) -> dict[str, st
     """All that decides a run's numbers: settings read, "code" that runs, models and texts it starts from."""
     start = [Path(base_folder(params, draw, run))] if run.start else []
     files, scales = params.reward_files, {}
-    code, without = code_of(run, getattr(params.task, "name", ""))
+    code, without = code_of(run, getattr(params.task, "name", ""), means.plain(params))
     if run.world:
         files, folders = [], [world_folder(params, draw, run.world), *start]
     else:
@@ -167,13 +215,15 @@ def inputs(params: Trained, draw: int, run: Run, settings: dict) -> dict[str, st
             known = json.loads((further / "standard.json").read_text())
             scales = {"scales": [known[run.reward], known["reward"]]}
     values = {**params.pick(*READ), **settings, **scales, "algorithm": run.algorithm}
+    if not means.plain(params):
+        values |= means.facts(params)
     return fingerprint_inputs(values, files=files, folders=folders, code=code, without=without)
 
 
-def code_of(run: Run, task: str) -> tuple[list[str], list[str]]:
+def code_of(run: Run, task: str, plain: bool = True) -> tuple[list[str], list[str]]:
     """Roots of the code that decides a seed's numbers, and what a run of this kind never calls. task: "" in a world."""
     found = [root_of(run_seed), *roots.of_run(run.algorithm, task, here())]
-    return found, [] if run.world else [root_of(load_world)]
+    return found, roots.unused(bool(run.world), plain)
 
 
 def card(params: Trained, condition: str, seed: int, config: Settings) -> str:

@@ -17,12 +17,12 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from rlnlp import metrics
 from rlnlp.decoding import Decoding, generate, human_log_perplexity, kept_of
-from rlnlp.models import exact_kl, score_tokens
+from rlnlp.models import exact_kl, hidden_states, score_tokens
 from rlnlp.rollout import decode
 from rlnlp.scoring import evaluate_reward
 from rlnlp.settings import Settings
 from rlnlp.types import Prompts, Rollout
-from workbook.runs import algorithms
+from workbook.runs import algorithms, means
 from workbook.runs.conditions import Measuring, Trained
 from workbook.runs.draw import Draw
 from workbook.texts import data
@@ -32,12 +32,13 @@ from workbook.texts import data
 class Judges:
     """Who says how good a policy's responses are.
 
-    evaluator: a language model that took no part; reward: what every policy is measured by; training_reward: what this
-    one was trained on, None = the same; alone: the reward of a response without its prompt; judge, judge_2: scorers
-    nobody trained on, (responses, prompt texts) -> numbers. None where there is none. metrics: of the task.
+    evaluator: a language model that took no part, None = the reference, where that is the same; reward: what every
+    policy is measured by; training_reward: what this one was trained on, None = the same; alone: the reward of a
+    response without its prompt; judge, judge_2: scorers nobody trained on, (responses, prompt texts) -> numbers. None
+    where there is none. metrics: of the task.
     """
 
-    evaluator: PreTrainedModel
+    evaluator: PreTrainedModel | None
     tokenizer: PreTrainedTokenizerBase
     reward: Callable
     training_reward: Callable | None = None
@@ -97,22 +98,26 @@ def evaluate(
     return row, responses, scores
 
 
+@torch.no_grad()
 def distances(
     policy: PreTrainedModel,
     reference: PreTrainedModel,
-    evaluator: PreTrainedModel,
+    evaluator: PreTrainedModel | None,
     decoding: Decoding,
     rollouts: list[Rollout],
 ) -> dict[str, float | None]:
-    """What ``evaluate`` says of the tokens: their likelihood, the KL, what the decoding kept, length and ends."""
+    """What ``evaluate`` says of the tokens: their likelihood, the KL, what the decoding kept, length and ends; one pass
+    of each model."""
     responses = sum(map(len, rollouts))
     nll, raw, deployed, tokens, ended, mass, choices = 0.0, 0.0, 0.0, 0, 0, 0.0, 0.0
     for rollout in rollouts:
         freely = replace(rollout, sampling=replace(rollout.sampling, min_new_tokens=0))  # who reads may expect an end
-        nll -= score_tokens(evaluator, freely).sum().item()
-        kls = exact_kl(policy, reference, rollout)
+        mine, theirs = (hidden_states(model, rollout)[rollout.mask] for model in (policy, reference))
+        reader = (reference, freely, theirs) if evaluator is None else (evaluator, freely)
+        nll -= score_tokens(*reader).sum().item()
+        kls = exact_kl(policy, reference, rollout, (mine, theirs))
         raw, deployed = raw + kls[0].sum().item(), deployed + kls[1].sum().item()
-        left = kept_of(policy, rollout)
+        left = kept_of(policy, rollout, mine)
         mass, choices = mass + left[0], choices + left[1]
         tokens += int(rollout.mask.sum())
         ended += int(rollout.terminated.sum())
@@ -159,6 +164,8 @@ def evaluate_decoding(params: Trained, draw: Draw, state, seed: int, split: str,
         draw.evaluator, draw.tokenizer, draw.reward, training, draw.alone, draw.judge, draw.judge_2, draw.metrics
     )
     size, words = params.evaluation.batch_size, params.evaluation.diversity_words
+    if draw.policy.device.type == "cuda":
+        size = means.batch_size(state.policy, draw.prompts(split), decoding.max_new_tokens, size)
     stream, prompts, mask = f"{seed}/{split}", draw.prompts(split), getattr(state, "mask_model", None)
     return evaluate(state.policy, state.reference, by, prompts, decoding, stream, size, mask, words)
 

@@ -43,6 +43,24 @@ class Params(Pickable):
     mirror: Place = Field("", description="folder with datasets/<hub id> and models/<hub id>; else $RLNLP_MIRROR")
     device: str = Field("cpu", pattern=r"^(cpu|cuda(:\d{1,3})?)\z", description="cpu, cuda or cuda:<n>")
     threads: int = Field(1, ge=1, le=256, description="torch threads per process; results depend on it")
+    precision: Literal["fp32", "tf32", "bf16"] = Field(
+        "fp32",
+        description="of matrix products in runs: fp32; tf32 (10 bits multiplied, GPUs only); bf16 (7 bits). Weights, "
+        "log-probabilities and moments are fp32; TRPO, DQN, SAC and PPO with dropout need fp32; results depend on it",
+    )
+    shards: int = Field(
+        1,
+        ge=1,
+        le=256,
+        description="parts of a batch whose gradients are added in one order, a power of two that divides "
+        "`episodes_per_update`: so many processes at most can train a run together, with the same bits. Of learners "
+        "with PPO's update; others have 1. Results depend on it by rounding",
+    )
+    keep_policies: bool = Field(
+        True,
+        description="keep trained policies, three times each: scratch, outputs, DVC's cache. false = tables and "
+        "samples alone, and the policies that runs of `continued` start from",
+    )
     seeds: tuple[Seed, ...] = Field(min_length=1, max_length=1000, description="seed k trains on draw k")
     draws: tuple[Seed, ...] = Field(min_length=1, max_length=1000, description="corpus draws, each with its own models")
     size: str = Field("", description="which of `sizes` replaces values of this file; empty = none")
@@ -95,6 +113,10 @@ class Params(Pickable):
             yield ("seeds",), f"expected seeds that are in draws {known} (seed k uses draw k), found {missing}"
         if self.tune.draw not in self.draws:
             yield ("tune", "draw"), f"expected one of draws {list(self.draws)}, found {self.tune.draw}"
+        if self.precision == "tf32" and self.device == "cpu":
+            yield ("precision",), "expected fp32 or bf16 on a cpu: tf32 is a GPU's"
+        if self.shards & (self.shards - 1):
+            yield ("shards",), f"expected a power of two, found {self.shards}"
         model = self.language_model
         if not self.bring.model and model.tokenizer == "bpe" and model.vocabulary < 260:
             place = ("language_model", "vocabulary")
@@ -163,6 +185,10 @@ class Params(Pickable):
             known, hint = ", ".join(self.all_runs), nearest(condition, self.all_runs)
             raise ConfigError(f"{self.path}: runs: no run is called {condition!r}{hint} (runs: {known})")
         return Run.model_validate(resolve.own(self.all_runs[condition], Run, inside=True))
+
+    def keeps(self, condition: str) -> bool:
+        """Whether the policies of a run are kept: all are, or others start there."""
+        return self.keep_policies or condition in {entry.get("start") for entry in self.continued.values()}
 
     def searched(self, condition: str) -> str:
         """The search from which a run takes its learning rate; "" where it or its sections say it."""

@@ -8,6 +8,10 @@ from workbook.store.identity import Code
 from workbook.texts import tasks
 from workbook.texts.data import BROUGHT
 
+WORLD = "workbook.runs.draw:load_world"
+MEANS = [f"workbook.runs.means:{name}" for name in ("engine_of", "facts", "on_gpu", "batch_size")]
+MEANS += ["rlnlp.shards:agree", "rlnlp.shards:of_first"]
+
 
 def of_data(task: str, brings_prompts: bool) -> list[str]:
     """data: the task, and the one that reads prompts of the user's."""
@@ -40,6 +44,11 @@ def of_run(algorithm: str, task: str, code: Code) -> list[str]:
         metrics = [root for name in about.metrics for root in named.roots(name, named.MEASURED)]
         found += [*judges, *metrics, *(tasks.roots(task) if algorithms.module(algorithm).ABOUT.imitates else [])]
     return found
+
+
+def unused(world: bool, plain: bool) -> list[str]:
+    """What a run or a search never calls. world: it is about one; plain: it is computed as it is written."""
+    return [*([] if world else [WORLD]), *(MEANS if plain else [])]
 
 
 def _part(name: str) -> list[str]:

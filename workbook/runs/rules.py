@@ -56,6 +56,7 @@ def runs(p: Params) -> Iterator[tuple[tuple, str]]:
                 text = f"expected 0 for {run.algorithm}: the texts it imitates use all tokens"
                 yield (*place, "vocabulary"), text
     yield from _repetitions(p)
+    yield from _means(p)
     if p.evaluation.test_prompts > p.task.test_prompts:
         text = f"expected at most task.test_prompts ({p.task.test_prompts}), found {p.evaluation.test_prompts}"
         yield ("evaluation", "test_prompts"), text
@@ -68,6 +69,21 @@ def runs(p: Params) -> Iterator[tuple[tuple, str]]:
         if getattr(p.bring, setting) and lost:
             text = f"these runs need a {own} that is made here; take them out of runs and reports: {', '.join(lost)}"
             yield ("bring", setting), text
+
+
+def _means(p: Params) -> Iterator[tuple[tuple, str]]:
+    """Every run can be computed at the precision, and its batches cut into the shards, that the settings ask for."""
+    for group, entries in (("runs", p.runs), ("continued", p.continued)):
+        for name in entries:
+            algorithm, config = p.run(name).algorithm, p.learner_config(name)
+            about = algorithms.module(algorithm).ABOUT
+            if about.fp32 and p.precision != "fp32":
+                text = f"expected a learner that can be trained in {p.precision}, found {about.label}, which needs fp32"
+                yield (group, name, "algorithm"), text
+            size = getattr(config, "episodes_per_update", 0)
+            if not algorithms.uncut(algorithm, config) and size % p.shards:
+                text = f"expected episodes_per_update that {p.shards} shards divide, found {size} in {group}.{name}"
+                yield ("shards",), text
 
 
 def _repetitions(p: Params) -> Iterator[tuple[tuple, str]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from workbook.runs import means
 from workbook.runs.conditions import ForTune
 from workbook.runs.draw import load_draw
-from workbook.runs.experiment import inputs
+from workbook.runs.experiment import inputs, uncut
 from workbook.runs.measure import decodings, evaluate_decoding
-from workbook.runs.train import ended, train
+from workbook.runs.train import ended, forget, train
 from workbook.store import locks
 from workbook.store.files import atomic_json
 from workbook.store.fingerprint import digest
@@ -43,9 +44,14 @@ def search(params: ForTune, out: Path) -> dict:
         with locks.writer_lock(folder):
             if not (folder / "row.json").is_file():
                 draw = load_draw(params, params.draw, run)
-                state, _ = ended(train(algorithm, config, draw, seed, folder, f"tune {algorithm} {name}", key))
+                engine = None if means.plain(params) else means.engine_of(params, draw)
+                label = f"tune {algorithm} {name}"
+                state, _ = ended(train(algorithm, config, draw, seed, folder, label, key, engine=engine))
                 plain, *_ = decodings(algorithm, config, params.evaluation)  # the only one that the rule looks at
-                atomic_json(folder / "row.json", evaluate_decoding(params, draw, state, seed, "validation", plain)[0])
+                with uncut(engine):
+                    row, *_ = evaluate_decoding(params, draw, state, seed, "validation", plain)
+                atomic_json(folder / "row.json", row)
+                forget(folder)
             row = json.loads((folder / "row.json").read_text())
         candidates.append(
             {"learning_rate": learning_rate, "kl_coef": kl_coef}

@@ -19,7 +19,7 @@ import yaml
 
 from workbook.ledger.combine import find_ledgers
 from workbook.ledger.ruling import AWAITING, ELSEWHERE
-from workbook.results.files import PER_SEED, SAMPLES
+from workbook.results.files import DRAWS, PER_SEED, SAMPLES
 from workbook.results.tables import safe, short
 from workbook.runs.older import OLDER
 from workbook.runs.profiles import merged
@@ -32,7 +32,6 @@ ABOUT = {  # profile: what its numbers are of; in the order in which pages show 
     "mini": "the registered design's first draws: effects, too few for words",
 }
 DESIGN, DRAWN = "settle", "mini"  # the registered design; the profile that runs its first draws
-DRAWS = "draws.csv"  # of the registered design, as PER_SEED of the others
 FIRST_PAPER, SECOND_PAPER = "arXiv:2210.01241", "CS224N report"
 UNTRAINED = {"zero-shot (before)": "zero_shot"}  # what older pages call it
 

@@ -18,7 +18,6 @@ import json
 import math
 import multiprocessing
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -39,7 +38,7 @@ from workbook.stages.command import status
 from workbook.stages.outside import planned
 from workbook.stages.pipeline import RUNS, key, kind
 from workbook.stages.processes import environment, machine
-from workbook.store.files import atomic_json, file_hash, is_sealed, read_json
+from workbook.store.files import atomic_json, file_hash, read_json
 from workbook.store.fingerprint import libraries
 from workbook.store.locks import writer_lock
 
@@ -101,7 +100,7 @@ def run(params: Params, jobs: int, gpus: int, seconds: float) -> bool:
     for number in range(jobs):
         slots.put(str(number % gpus) if params.device != "cpu" else "")
     with ProcessPoolExecutor(jobs, method, slot, (slots,)) as pool:
-        _one_machine(params, pool.submit(about, params.device).result())
+        _one_machine(params, pool.submit(about, params.device, params.precision).result())
         try:
             for part in stages(params):
                 todo = {stage: units.of_stage(stage, params.folder) for stage in part}
@@ -112,7 +111,6 @@ def run(params: Params, jobs: int, gpus: int, seconds: float) -> bool:
                         print(f"{unit}: {error or 'written'}", flush=True)
                         continue
                     print(f"{unit.stage}, draw {unit.draw}: {error or 'done'}", flush=True)
-                    _without_checkpoints(params, unit)
         except TimeUp as left:
             print(f"the time is up; {left} of this part are left, the same command goes on", flush=True)
             return False
@@ -188,20 +186,13 @@ def collect(folder: str, stage: str) -> str:
     return ""
 
 
-def _without_checkpoints(params: Params, unit: units.Unit) -> None:
-    """Of a finished seed they are of no use, and larger than all else."""
-    for final in (params.scratch / "runs" / key(unit.stage)).glob(f"seed{unit.draw}-*/final"):
-        if is_sealed(final):
-            shutil.rmtree(final.parent / "checkpoint", ignore_errors=True)
-
-
-def about(device: str) -> dict[str, Any]:
-    """The machine: what decides digits beside code and settings. Precision is fp32 as long as runs know no other."""
+def about(device: str, precision: str) -> dict[str, Any]:
+    """The machine: what decides digits beside code and settings."""
     if device != "cpu":
         import torch
 
         gpu = {"gpu": torch.cuda.get_device_name(device), "cuda": torch.version.cuda}
-    return {"machine": machine(), "precision": "fp32", **(gpu if device != "cpu" else {}), "libraries": libraries()}
+    return {"machine": machine(), "precision": precision, **(gpu if device != "cpu" else {}), "libraries": libraries()}
 
 
 def _one_machine(params: Params, here: dict[str, Any]) -> None:

@@ -14,7 +14,6 @@ from types import MappingProxyType
 
 from rlnlp.settings import Settings
 from workbook.runs.params import Params
-from workbook.runs.train import SAVE_EVERY
 from workbook.stages import roofline
 from workbook.stages.shapes import Shape
 
@@ -22,8 +21,8 @@ REVIEW_TOKENS = 300  # a human review, whose likelihood evaluation measures
 WORLD_PROMPT = 5  # tokens
 BYTES = 4  # of a float32
 TOGETHER = 512  # episodes that evaluation samples at once on a GPU, at fixed shapes
-CHECKPOINTS = 2  # newest ones that stay (states.save_state)
 COPIES_OF_OUTPUTS = 2  # of what a stage leaves: its output, and DVC's cache of it
+LARGEST = ("memory", "checkpoint")  # of several runs the largest counts, not the sum
 LOGITS_AT_ONCE, COPIES = 4096, 5  # positions whose logits evaluation holds (models.CHUNK), and how many such tensors
 
 FORMULA = """FLOPs: 2 N per token forward, 4 N more backward; N = all parameters; prompts and responses at their full
@@ -59,7 +58,8 @@ class Cost:
     """Of one run or of many. episodes: responses trained on; sampled, trained, evaluated: response tokens (sampled in
     training, trained on, once per epoch, sampled in evaluation); passes: forward passes, a backward one being two;
     memory: bytes at the peak, of several runs the largest; decoded, stepped: bytes that decoding and the optimiser move
-    on a GPU at fixed shapes in bf16; left, written: bytes that stay on the disk, and that checkpoints write."""
+    on a GPU at fixed shapes in bf16; left: bytes that stay on the disk; checkpoint: of the largest run's, there while
+    it goes on."""
 
     episodes: float = 0
     sampled: float = 0
@@ -71,15 +71,15 @@ class Cost:
     decoded: float = 0
     stepped: float = 0
     left: float = 0
-    written: float = 0
+    checkpoint: float = 0
 
     def __add__(self, other: Cost) -> Cost:
         mine, theirs = dataclasses.asdict(self), dataclasses.asdict(other)
-        return Cost(**{k: max(v, theirs[k]) if k == "memory" else v + theirs[k] for k, v in mine.items()})
+        return Cost(**{k: max(v, theirs[k]) if k in LARGEST else v + theirs[k] for k, v in mine.items()})
 
     def times(self, n: int) -> Cost:
         """n of them, one after the other."""
-        return Cost(**{k: v if k == "memory" else v * n for k, v in dataclasses.asdict(self).items()})
+        return Cost(**{k: v if k in LARGEST else v * n for k, v in dataclasses.asdict(self).items()})
 
     def hours(self, sustained: float, pass_seconds: float) -> float:
         """Hours of one device: its arithmetic at ``sustained`` FLOP/s, and what each pass of a small batch waits,
@@ -116,7 +116,7 @@ def of_run(
             None,
         )
     tested = evaluation(params, settings, run.decodings, policy, reward, not run.world)
-    return training(params, settings, policy, reward) + tested + on_disk(settings, policy)
+    return training(params, settings, policy, reward) + tested + on_disk(settings, policy, params.keeps(condition))
 
 
 def training(params: Params, settings: Settings, policy: Shape, reward: Shape | None) -> Cost:
@@ -156,14 +156,13 @@ def gradient_steps(settings: Settings) -> int:
     return getattr(settings, "gradient_steps", epochs * getattr(settings, "minibatches", 1))
 
 
-def on_disk(settings: Settings, policy: Shape) -> Cost:
-    """What a seed leaves: its policy in the scratch, among the stage's outputs and in DVC's cache (where the file
-    system cannot share blocks), and its newest checkpoints: weights and two Adam moments, and a mask model's or
-    target's weights; and what all its checkpoints write."""
+def on_disk(settings: Settings, policy: Shape, keeps: bool) -> Cost:
+    """What a seed leaves, where policies are kept: its own in the scratch, among the stage's outputs and in DVC's cache
+    (where the file system cannot share blocks). While it is trained, its checkpoint: weights and two Adam moments, and
+    a mask model's or target's weights."""
     trained, frozen = 1 + _valued(settings), bool(_masked(settings) or hasattr(settings, "gradient_steps"))
-    state, saved = BYTES * (3 * trained + frozen) * policy.parameters, math.ceil(settings.updates / SAVE_EVERY)
-    finals = (1 + COPIES_OF_OUTPUTS) * BYTES * policy.parameters
-    return Cost(left=finals + min(saved, CHECKPOINTS) * state, written=saved * state)
+    state = BYTES * (3 * trained + frozen) * policy.parameters * bool(settings.updates)
+    return Cost(left=_kept(policy) * keeps, checkpoint=state)
 
 
 def _valued(settings: Settings) -> bool:

@@ -24,7 +24,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from rlnlp.settings import ConfigError
-from workbook.runs import checks, conditions, roots
+from workbook.runs import checks, conditions, means, roots
 from workbook.store import rekeyed
 from workbook.store.files import atomic_json, read_json
 from workbook.store.fingerprint import libraries
@@ -32,7 +32,6 @@ from workbook.store.identity import Code, differences
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNNER, PAGE = "workbook.stages.nb:run", "workbook.stages.page:to_html"
-WORLD = "workbook.runs.draw:load_world"
 Roots = tuple[list[str], list[str]]  # roots of an identity, and what is known not to run
 
 
@@ -43,6 +42,7 @@ def stages(values: Mapping[str, Any], code: Code) -> dict[str, Roots]:
         return [f"notebooks/{name}.ipynb", RUNNER, *further], [*without, *([] if page else [PAGE])]
 
     task, bring = values["task"]["name"], values.get("bring") or {}
+    plain = all(values.get(name, as_written) == as_written for name, as_written in means.AS_WRITTEN.items())
     found = {
         "data": notebook("data", *roots.of_data(task, bool(bring.get("prompts")))),
         "models": notebook("models", *roots.of_models(task, bool(bring.get("model")))),
@@ -50,10 +50,13 @@ def stages(values: Mapping[str, Any], code: Code) -> dict[str, Roots]:
         "worlds": notebook("worlds"),
     }
     for algorithm in values["tune"].get("own") or ():
-        found[f"tune/{algorithm}"] = notebook("tune", *roots.of_run(algorithm, task, code), without=[WORLD])
+        found[f"tune/{algorithm}"] = notebook(
+            "tune", *roots.of_run(algorithm, task, code), without=roots.unused(False, plain)
+        )
     for condition, run in {**values["runs"], **(values.get("continued") or {})}.items():
-        own = roots.of_run(run["algorithm"], "" if run.get("world") else task, code)
-        found[f"runs/{condition}"] = notebook("run", *own, without=[] if run.get("world") else [WORLD])
+        world = bool(run.get("world"))
+        own = roots.of_run(run["algorithm"], "" if world else task, code)
+        found[f"runs/{condition}"] = notebook("run", *own, without=roots.unused(world, plain))
     for name in values["reports"]:
         found[f"report/{name}"] = notebook("ablation", f"workbook.reports.{name}", page=True)
     found["claims"] = notebook("claims", page=True)

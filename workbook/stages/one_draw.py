@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from rlnlp.learners.common import Diverged, TrainingError
-from workbook.runs import conditions, experiment, measure, roots
+from workbook.runs import conditions, experiment, means, measure, roots
 from workbook.runs.params import Params
 from workbook.stages import depends
 from workbook.store import rekeyed
@@ -161,7 +161,9 @@ def keys(params: Params, names: Sequence[str]) -> dict[str, str]:
     def said(name: str) -> dict[str, Any]:
         run = params.run(name)
         named = roots.of_run(run.algorithm, "" if run.world else task, code)
-        trained = identity(("workbook.stages.one_draw:train", *named), () if run.world else (depends.WORLD,))
+        trained = identity(
+            ("workbook.stages.one_draw:train", *named), tuple(roots.unused(bool(run.world), means.plain(params)))
+        )
         of = [WORLDS] if run.world else BUILT
         made = {n: [identity((MAKERS[n], *by_name.get(n, ()))), given(f"settings/{n}")] for n in of}
         tuned = experiment.chosen(conditions.condition(params, name))

@@ -76,12 +76,15 @@ def _reach(plan: dict, device: str) -> list[str]:
         lines += [
             "  Text and back is not in it: on one thread some 7 s a decoding of 5,000 prompts; give it all cores."
         ]
-    left, written = (f"{whole[name] / 1e9:,.1f} GB" for name in ("left", "written"))
+    left, state = (f"{whole[name] / 1e9:,.1f} GB" for name in ("left", "checkpoint"))
     lines += [
         "",
         f"disk: {left} stay when all is done: policies and models three times (scratch, outputs, DVC's cache;",
     ]
-    lines += [f"  once on a file system that shares blocks), two checkpoints a seed; checkpoints write {written}"]
+    lines += [
+        f"  once on a file system that shares blocks); beside them a checkpoint of at most {state} for each run",
+        "  that goes on, two for a moment",
+    ]
     if plan["fetch"]:
         lines += ["", "to fetch, where there is a network, into the mirror that $RLNLP_MIRROR names; to make"]
     for one in plan["fetch"]:

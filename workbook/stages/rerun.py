@@ -143,7 +143,7 @@ class Facts:
                 "features": features(params, name),
                 "needs": needs,
                 "code": {
-                    "draw": ([TRAIN, *own], [] if run.world else [depends.WORLD]),
+                    "draw": ([TRAIN, *own], roots.unused(bool(run.world), True)),
                     "seed": experiment.code_of(run, task),
                 },
             }

@@ -6,7 +6,7 @@
     python -m workbook.stages.settle judge PROFILE       # ledger and page of the committed draws again, without a run
 
 A draw is finished on one machine: its models, then the conditions that an open claim still needs. Its rows go into
-reports/PROFILE/draws.csv with the key of what decided them (code, libraries, settings), which is the registered one,
+reports/PROFILE/draws.csv.xz with the key of what decided them (code, libraries, settings), which is the registered one,
 and the machine's name; commit the files of that folder after each sitting. A row counts as done, whoever ran it; the
 models of a draw are never mixed.
 

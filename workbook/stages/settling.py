@@ -1,7 +1,7 @@
 """A registered design under way: the committed rows that count, what was set aside or lost, and what comes next.
 
-Beside draws.csv, with the rows that count, stand superseded.csv, with every row that once was in it and counts no more,
-and lost.csv, with the draws in which a run raised twice.
+Beside draws.csv.xz, with the rows that count, stand superseded.csv, with every row that once was in it and counts no
+more, and lost.csv, with the draws in which a run raised twice.
 """
 
 from __future__ import annotations

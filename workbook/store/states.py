@@ -6,13 +6,19 @@ import hashlib
 import json
 import os
 import re
+import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from workbook.store.files import plain, sync
 
+SHARE = 0.05  # of a training's time that its states may take
+EVERY_S = 20.0  # seconds of work that a kill may cost, where states cost less than that share
+EVERY_UPDATE = "RLNLP_SAVE_EVERY_UPDATE"  # the environment's: not by time; for tests, and for hunting an error
+DISK = 200e6  # bytes a second that hashing and writing take until one was written
 _STATE = re.compile(r"state-(\d{8})-([0-9a-f]{64})\.safetensors")
 
 
@@ -62,6 +68,30 @@ def save_state(
     for old in folder.glob("damaged-*"):
         old.unlink(missing_ok=True)
     return path
+
+
+class Pace:
+    """When to save a state of about ``size`` bytes: ``EVERY_S`` after the last one, in ``SHARE`` of the time so far."""
+
+    def __init__(self, size: int) -> None:
+        self.cost, self.spent, self.begun = size / DISK, 0.0, time.monotonic()
+        self.last = self.begun
+        self.always = bool(os.environ.get(EVERY_UPDATE))
+
+    def due(self, end: bool = False) -> bool:
+        """Whether a state is to be saved now; end: it is the last one, for which no time has to have gone by."""
+        now = time.monotonic()
+        fits = self.spent + self.cost <= SHARE * (now - self.begun)
+        return self.always or (fits and (end or now - self.last >= EVERY_S))
+
+    @contextmanager
+    def saving(self) -> Iterator[None]:
+        """Within it a state is saved; what that takes is measured."""
+        began = time.monotonic()
+        yield
+        self.last = time.monotonic()
+        self.cost = self.last - began
+        self.spent += self.cost
 
 
 def load_state(folder: str | Path, device: str = "cpu") -> tuple[dict[str, Any], dict[str, Any]] | None:

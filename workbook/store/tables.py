@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import lzma
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,7 +18,8 @@ Row = Mapping[str, Any]
 def write_table(path: str | Path, rows: Sequence[Row], columns: Sequence[str] | None = None) -> None:
     """Write rows as CSV, atomically; the same rows give the same bytes (floats by repr, "\\n" line ends).
 
-    columns: names in order, default: those of the first row. A missing value (None) is an empty cell.
+    columns: names in order, default: those of the first row. A missing value (None) is an empty cell. A name that ends
+    in .xz is compressed (`pandas.read_csv` reads it as it is).
     Raises: ValueError for a row with other columns, or text that would read back as something else ("1.5", "").
     """
     columns = list(columns if columns is not None else rows[0] if rows else ())
@@ -29,12 +31,14 @@ def write_table(path: str | Path, rows: Sequence[Row], columns: Sequence[str] | 
         if set(row) != set(columns):
             raise ValueError(f"{path}: row {i}: expected columns {columns}, found {list(row)}")
         writer.writerow([_cell(row[name], f"{path}: row {i}, {name}") for name in columns])
-    atomic_write(path, out.getvalue())
+    text = out.getvalue()
+    atomic_write(path, lzma.compress(text.encode("utf-8")) if Path(path).suffix == ".xz" else text)
 
 
 def read_table(path: str | Path) -> list[dict[str, Any]]:
     """Rows of a table that `write_table` wrote, with numbers, booleans and None back. Raises ValueError if ragged."""
-    with open(path, encoding="utf-8", newline="") as file:
+    opened = lzma.open if Path(path).suffix == ".xz" else open
+    with opened(path, "rt", encoding="utf-8", newline="") as file:
         lines = [line for line in csv.reader(file) if line]
     if not lines:
         return []
