@@ -143,7 +143,7 @@ class Facts:
                 "features": features(params, name),
                 "needs": needs,
                 "code": {
-                    "draw": ([TRAIN, *own], roots.unused(bool(run.world), True)),
+                    "draw": ([TRAIN, *own], never_called(bool(run.world))),
                     "seed": experiment.code_of(run, task),
                 },
             }
@@ -151,6 +151,11 @@ class Facts:
 
     def stage(self, params: Params, condition: str) -> str:
         return f"{'runs' if condition in params.runs else 'continued'}@{condition}"
+
+
+def never_called(world: bool) -> list[str]:
+    """What a run of the commit's never calls; `roots` says it since runs can be sharded."""
+    return roots.unused(world, True) if hasattr(roots, "unused") else [] if world else [depends.WORLD]
 
 
 def features(params: Params, condition: str) -> list[str]:
