@@ -5,11 +5,12 @@
 
 Results are kept under the identity of the code that made them. This checks both commits out (.scratch/rekey) and
 reruns in both, side by side on this machine, a smallest set of units that shows each learner, sampler and decoding, of
-the profiles with committed rows, whose code differs: one seed each, with the models of its draw. It compares every
-byte: tables, curves, samples, weights, models. If all are equal it writes one record, old identities and new
-(workbook/store/rekeyed), and from then on rows, draws of registered designs, carried seeds and DVC's lock files count
-as before. If any byte differs nothing is written, and it says where, and what will run again. Stopped, the same
-command goes on: finished units are kept. When all is recorded, .scratch/rekey can go (then: git worktree prune).
+the profiles with committed rows, whose code differs: one seed each, with the models of its draw, language models
+trained for at most a thousand steps. It compares every byte: tables, curves, samples, weights, models. If all are equal
+it writes one record, old identities and new (workbook/store/rekeyed), and from then on rows, draws of registered
+designs, carried seeds and DVC's lock files count as before. If any byte differs nothing is written, and it says where,
+and what will run again. Stopped, the same command goes on: finished units are kept. When all is recorded,
+.scratch/rekey can go (then: git worktree prune).
 """
 
 from __future__ import annotations

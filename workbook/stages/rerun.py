@@ -34,6 +34,7 @@ from workbook.store.identity import Code
 READS = {"models": ["data"], "variants": ["data", "models"]}
 TRAIN = "workbook.stages.one_draw:train"
 CUT = "rekey-"  # before the name of a profile that is cut to one draw
+STEPS = 1000  # of a language model, at most: what is compared is the code of a step, which further ones run again
 
 
 # facts ---------------------------------------------------------------------------------------------------------------
@@ -181,13 +182,16 @@ def _word(value: Any) -> str:
 
 
 def cut(root: Path, home: Path, profile: str) -> Path:
-    """A profile of one draw, that of its search, and of one candidate; its folder, with what each stage is given."""
+    """A profile of one draw, that of its search, of one candidate, and of language models trained for at most `STEPS`
+    steps; its folder, with what each stage is given."""
     source, folder = (root if profile == "mini" else root / "profiles" / profile), root / "profiles" / f"{CUT}{profile}"
     values = YAML(typ="safe", pure=True).load((source / "params.yaml").read_text(encoding="utf-8"))
     brought = brings(source, home)
     draw = checks.load(source / "params.yaml", **brought).tune.draw
     for part in (values, *(values.get("sizes") or {}).values()):
         part |= {name: [draw] for name in ("seeds", "draws") if name in part}
+        if steps := (part.get("language_model") or {}).get("steps"):
+            part["language_model"]["steps"] = min(steps, STEPS)
         search = part.get("tune") or {}
         for grid in (search, *(search.get("own") or {}).values()):
             grid |= {name: grid[name][:1] for name in ("learning_rates", "kl_coefs") if name in grid}
