@@ -1,4 +1,4 @@
-"""How the pilot's settings are chosen, on numbers planted for it; and that `settle` has what it chose."""
+"""How pilots choose settings, on numbers planted for it; and that `settle` and `reviews` have what theirs chose."""
 
 from pathlib import Path
 
@@ -69,8 +69,9 @@ def test_the_strength_is_tried_at_the_rate_that_was_chosen(params, monkeypatch):
 
 
 def test_the_registered_settings_are_those_that_the_pilots_tables_choose(params):
-    results, settle = load(params, list(params.all_runs)), checks.load(ROOT / "profiles/settle/params.yaml")
-    rates = choosing.rates(results)
-    assert {name: settle.algorithm_config(name).learning_rate for name in rates} == rates
-    assert settle.learner["kl_coef"] == choosing.strength(results)
-    assert not {*params.seeds, *params.draws} & set(range(101, 133))  # the pilot's draws are nobody else's
+    for pilot, counted in ((params, "settle"), (checks.load(ROOT / "profiles/reviews_pilot/params.yaml"), "reviews")):
+        results, settled = load(pilot, list(pilot.all_runs)), checks.load(ROOT / f"profiles/{counted}/params.yaml")
+        rates = choosing.rates(results)
+        assert {name: settled.algorithm_config(name).learning_rate for name in rates} == rates
+        assert settled.learner["kl_coef"] == choosing.strength(results)
+        assert not {*pilot.seeds, *pilot.draws} & {*range(101, 133), *settled.seeds}  # a pilot's draws are nobody else's
