@@ -4,17 +4,22 @@ shows."""
 from __future__ import annotations
 
 import json
-from collections import Counter
+import re
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import vl_convert
 
+from workbook.figures.names import decoded, names
 from workbook.figures.style import COLORS, GREY
-from workbook.site import charts, committed, vega, words
+from workbook.results import tables
+from workbook.runs import algorithms, older
+from workbook.site import charts, claim_page, committed, vega
+from workbook.site.decimals import decimals
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -69,29 +74,33 @@ def test_a_point_of_every_draw_says_what_it_is(field):
     assert field in {tip["field"] for tip in chart["layer"][0]["encoding"]["tooltip"]}
 
 
-def test_names_of_runs_tell_them_apart():
-    for profile, runs in found().runs.items():
-        counts = Counter(words.run(entry) for entry in runs.values())
-        assert not {name for name, count in counts.items() if count > 1}, profile
+def test_a_run_is_called_on_the_site_as_in_figures_and_no_two_the_same():
+    for profile in found().profiles:
+        params = older.settings(ROOT / committed.folder(profile) / "params.yaml")
+        assert found().names[profile] == names(SimpleNamespace(params=params)), profile
+        assert len({*found().names[profile].values()}) == len(found().runs[profile]), profile
+    assert found().names["mini"]["mask_epsilon"] == "PPO, epsilon mask 1e−07"  # a number, also where YAML 1.1 has none
 
 
-@pytest.mark.parametrize(
-    ("entry", "said"),
-    [
-        ({"algorithm": "ppo", "updates": 0, "vocabulary": 50}, "untrained, 50 words"),
-        ({"algorithm": "nlpo", "kl_coef": 0.0, "breaks": ["finite"]}, "NLPO, no penalty"),
-        ({"algorithm": "ppo", "gamma": 1.0, "replicate": 1}, "PPO, γ 1, repetition 2"),
-        ({"algorithm": "nlpo", "mask_source": "initial"}, "NLPO, mask of the initial policy"),
-        ({"algorithm": "ppo", "new_thing": "on_top", "b": 2, "c": 3}, "PPO, new thing on top, b 2, c 3"),
-        ({"algorithm": "ppo", **dict.fromkeys("abcde", 1)}, "PPO, a 1, b 1, c 1, and 2 more settings"),
-    ],
-)
-def test_a_run_in_words(entry, said):
-    assert words.run(entry) == said
+def test_a_page_of_a_claim_has_names_of_runs_in_its_tables_and_ids_in_its_commands():
+    for claim in found().claims:
+        cells = "".join(re.findall(r"^\|.*\|$", claim_page.page(found(), claim), re.MULTILINE))
+        shown = {name for name in found().names["mini"].keys() | found().names["full"].keys() if f"`{name}`" in cells}
+        assert shown <= {*algorithms.names()}, claim  # a setting's value
+    page = claim_page.page(found(), "P42")
+    assert "| PPO, KL target 0.02 | algorithm `ppo`, kl_target `0.02` | `full` |" in page
+    assert "`ppo_target_tiny` is PPO, KL target 0.02; `zero_shot` is untrained and" in page
 
 
 def test_decoding_in_words():
-    assert words.decoded("PPO", "plain") == "PPO" and words.decoded("PPO", "top_p") == "PPO, decoded by top-p"
+    assert decoded("PPO", "plain") == "PPO" and decoded("PPO", "top_p") == "PPO, decoded by top-p"
+
+
+def test_numbers_have_no_powers_of_ten():
+    said = " ".join(map(tables.number, (3.9e-4, -1.04e-6, 12345.0, 0.25)))
+    assert "e" in said and decimals(said) == "0.00039 −0.0000010 12000 0.250"
+    assert decimals("PPO, epsilon mask 1e−07, lr 1e-4") == "PPO, epsilon mask 1e−07, lr 1e-4"
+    assert vega.script("a", {"said": tables.number(3.9e-4), "x": 3.9e-7}).endswith('{"said":"0.00039","x":3.9e-07}\n')
 
 
 def test_a_text_is_of_its_draw_or_says_of_which():
@@ -106,10 +115,10 @@ def test_a_frontiers_points_are_the_tables():
     chart = charts.frontier(found(), "x", "mini", ["ppo_kl_0", "ppo_kl_default"])["x-kl_deployed"]
     table = pd.read_csv(ROOT / "reports/mini/per_seed.csv", low_memory=False)
     table = table[(table.split == "test") & (table.decoding == "plain") & (table.condition == "ppo_kl_0")]
-    mine = [row for row in chart["datasets"]["draws"] if row["run"] == "PPO, no penalty"]
+    mine = [row for row in chart["datasets"]["draws"] if row["run"] == "PPO, β = 0"]
     assert [row["y"] for row in mine] == pytest.approx(list(table.score), rel=1e-4)
     assert [row["x"] for row in mine] == pytest.approx(list(table.kl_deployed), rel=1e-4)
-    mean = next(row for row in chart["datasets"]["means"] if row["run"] == "PPO, no penalty")
+    mean = next(row for row in chart["datasets"]["means"] if row["run"] == "PPO, β = 0")
     assert mean["y"] == pytest.approx(table.score.mean(), rel=1e-4) and mean["draws"] == len(table)
     assert {row["line"] for row in chart["datasets"]["means"]} == {"PPO"}  # one line: they differ in β alone
 
@@ -128,7 +137,7 @@ def test_a_frontier_has_the_pictures_colours_and_one_legend():
 def test_curves_are_of_draws_where_they_are_committed_and_else_of_their_mean():
     ours = charts.curves(found(), "x", "mini", ["ppo_kl_0", "ppo_gamma_050"])["x-score"]["datasets"]
     assert {line["draw"] for line in ours["lines"]} == {101, 102, 103, 104}
-    assert {line["run"] for line in ours["lines"]} == {"PPO, no penalty"}  # what differs in more than β is elsewhere
+    assert {line["run"] for line in ours["lines"]} == {"PPO, β = 0"}  # what differs in more than β is elsewhere
     older = charts.curves(found(), "x", "imdb", ["ppo_kl_0"])["x-score"]["datasets"]
     assert {line["draw"] for line in older["lines"]} == {"mean of all"}
     means = pd.read_csv(ROOT / "reports/imdb/kl/curves_score.csv")

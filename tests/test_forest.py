@@ -111,6 +111,13 @@ def test_it_says_in_words_what_it_shows(tmp_path):
     assert (tmp_path / "forest.svg").read_bytes() == first
 
 
+@pytest.mark.parametrize("role", ["decides", "beside"])
+def test_it_speaks_of_italics_where_there_are_any(role):
+    figure = forest({"mini": ledger(P01=[test_of("a", 0.2, 0.3), test_of("b", 0.2, 0.3, role=role)])})
+    styles = {label.get_style() for label in figure.axes[0].get_yticklabels()}
+    assert ("italic" in styles) == ("italics" in figure.get_supxlabel()) == (role == "beside")
+
+
 def test_one_seed_has_marks_and_no_intervals():
     rows = ledger(P01=[test_of("a", 0.2, 0.3, half=None)])
     figure = forest({"smoke": rows})

@@ -16,7 +16,7 @@ import yaml
 from scipy import stats
 
 from workbook.runs.settings import Bring
-from workbook.site import charts, claim_page, committed, effects, front, picture, words
+from workbook.site import charts, claim_page, committed, effects, front, picture
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -175,8 +175,8 @@ def test_a_run_is_called_by_the_settings_that_its_table_is_of():
         if "decoding_record" in found.measured[profile]:
             plain = found.measured[profile].query("decoding == 'plain' and condition == 'zero_shot'").decoding_record
             assert all(f"min_new_tokens={sampling['min_new_tokens']}," in record for record in plain), profile
-    assert words.run(found.runs["follow_up"]["ppo_kl_default"]) == "PPO, β 0.05"
-    assert words.run(found.runs["mini"]["ppo_kl_default"]) == "PPO, β 0.2"
+    assert found.names["follow_up"]["ppo_kl_default"] == "PPO, β = 0.05"
+    assert found.names["mini"]["ppo_kl_default"] == "PPO, β = 0.2"
     assert "[follow_up](/reports/follow_up/older.yaml)" in claim_page.page(found, "C08")
 
 

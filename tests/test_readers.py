@@ -82,6 +82,20 @@ def test_every_answer_is_that_of_the_tables_and_of_the_ledger(profile):
     assert checked == len(params(profile).reports) >= 1
 
 
+@pytest.mark.parametrize("report", ["kl", "gamma", "warm_start", "budget"])  # of mask, some are of curves of training
+def test_a_report_has_the_same_columns_and_intervals_in_every_profile(report):
+    kept = {}
+    for profile in TABLES:
+        if (ROOT / f"reports/{profile}/{report}/verdict.md").is_file():
+            text = read(f"reports/{profile}/{report}/verdict.md")
+            for part in ("## In numbers", "## Every condition, decoded plain"):
+                rows = [line for line in text.partition(part)[2].partition("\n## ")[0].splitlines() if line[:2] == "| "]
+                assert len(rows) > 2 and all("[" in row.split("|")[2] for row in rows[2:]), (profile, part)
+                kept.setdefault(part, {})[profile] = rows[0]
+    assert len(kept["## In numbers"]) >= 2
+    assert all(len({*heads.values()}) == 1 for heads in kept.values()), kept
+
+
 @pytest.mark.parametrize("place", MARKDOWN)
 def test_no_report_pastes_the_rule_or_an_old_word_and_there_is_one_minus(place):
     text = read(place)

@@ -131,8 +131,8 @@ def test_a_claims_page_has_five_texts_of_every_seed_and_run_shown():
     rows = found().rows("P01")
     text = claim_page.texts(found(), rows)
     assert set(re.findall(r'\?\?\? note "(.+); (\w+), seed (\d+)"', text)) >= {
-        ("PPO, no penalty", "imdb", "1"),
-        ("PPO, no penalty", "mini", "101"),
+        ("PPO, β = 0", "imdb", "1"),
+        ("PPO, β = 0", "mini", "101"),
     }
     assert "Of seeds 2, 3, 4 and 5 no text is committed" in text  # of imdb
     blocks = text.split("???")[1:]
@@ -141,6 +141,11 @@ def test_a_claims_page_has_five_texts_of_every_seed_and_run_shown():
     assert (
         first["response"].replace("_", r"\_") in claim_page.texts(found(), {"mini": rows["mini"]}) or first["condition"]
     )
+
+
+def test_no_page_has_powers_of_ten_for_a_number_of_ours(site):
+    for path in [*site.rglob("*.html"), *(site / "charts").glob("*.js")]:
+        assert not re.findall(r"\d\.\de[−+]\d\d", path.read_text(encoding="utf-8")), path
 
 
 def test_a_claim_nobody_tested_says_what_it_would_take():
@@ -344,6 +349,18 @@ class TestInABrowser:
                 if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
                     wrong[name, "wider than the window"] = width
             assert not wrong
+
+    def test_on_a_phone_a_wide_picture_keeps_its_letters_and_scrolls_by_itself(self, site):
+        with browser_page() as page:
+            page.set_viewport_size({"width": 390, "height": 900})
+            page.goto((site / "claims/P20/index.html").as_uri())
+            picture = page.locator("img[src$='P20_specifications.svg']")
+            assert (
+                picture.bounding_box()["width"] >= 700
+            )  # of 960 that it is drawn for, in letters of 9 points and more
+            around = picture.evaluate("it => [it.closest('p').clientWidth, it.closest('p').scrollWidth]")
+            assert around[0] <= 390 < 700 <= around[1]
+            assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
 
     def test_a_chart_shows_draw_value_setting_and_text_under_the_pointer(self, site):
         asked = []

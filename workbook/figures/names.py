@@ -1,7 +1,9 @@
-"""What a run is called where people read: words from what its entry in params.yaml sets, never its id.
+"""What a run is called where people read, in figures, reports and on the site: words from what its entry in params.yaml
+sets, never its id.
 
-names(results)["ppo_kl_0"]      # "PPO, β = 0"
-names(results)["sup_nlpo"]      # "NLPO, after supervised"
+names(results)["ppo_kl_0"]                        # "PPO, β = 0"
+called(entries)["sup_nlpo"]                       # "NLPO, after supervised"
+decoded("NLPO, after supervised", "greedy")       # "NLPO, after supervised, decoded greedily"
 """
 
 from __future__ import annotations
@@ -27,19 +29,24 @@ SAID = {  # setting -> what stands for a value
 }  # fmt: skip
 VALUES = {  # (setting, value) -> the whole of what stands for it
     ("mask_source", "initial"): "mask never refreshed", ("mask_source", "random"): "random mask",
-    ("mask_source", "lagged"): "an older copy's mask", 
+    ("mask_source", "lagged"): "an older copy's mask",
     ("min_new_tokens", 0): "may end",
     ("base", "policy_dropout"): "pretrained with dropout",
     ("reward", "reversed"): "paid 1 − score", ("mode", "same"): "the same parts",
     ("mode", "update_only"): "in the update only", ("mode", "independent"): "drawn anew",
     ("double", True): "double",
 }  # fmt: skip
+DECODED = {"own": "decoded as trained", "greedy": "decoded greedily"}
 
 
 @once
 def names(results: Results) -> dict[str, str]:
-    """Condition -> its name, of every run of the profile; where two would be called the same, with the id beside it."""
-    entries = results.params.all_runs
+    """Condition -> its name, of every run of the profile."""
+    return called(results.params.all_runs)
+
+
+def called(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Condition -> its name, of the runs of one profile; where two would be called the same, with the id beside it."""
     found = {c: name(entry, entries) for c, entry in entries.items()}
     often = Counter(found.values())
     return {c: said if often[said] == 1 else f"{said} ({c})" for c, said in found.items()}
@@ -56,6 +63,12 @@ def name(entry: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]) -> 
         start = f"PPO, {rule} mask {entry['mask_value']:g}" + ", delayed" * bool(entry.get("mask_delay"))
     world = f" on {entry['world']}" if entry.get("world") else ""
     return minus(", ".join([start + world, *parts]))
+
+
+def decoded(name: str, decoding: str) -> str:
+    """A run's name with how its texts were drawn; plainly goes without saying."""
+    how = DECODED.get(decoding, f"decoded by {decoding.replace('_', '-')}")
+    return name if decoding == "plain" else f"{name}, {how}"
 
 
 def _part(key: str, value: Any, entry: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]) -> str:

@@ -37,6 +37,7 @@ NARROWEST, WIDEST = 1.25, 3.0  # yardsticks that the axis shows on either side, 
 INCHES = 0.105  # of height, per mark of a row
 TOLD, LETTERS = 0.56, 46  # inches of a row that has its claim in words, and letters of a line of it
 HEADLINE = 8  # rows of the first figure
+ASIDE = "Tests in italics stand beside and decide nothing. "  # where there are any
 FIRST, REST = "forest", "forest_rest"  # names of the two figures
 
 
@@ -165,7 +166,8 @@ def forest(ledgers: Mapping[str, Sequence[Mapping[str, Any]]], rows: Sequence[Co
             "A row is one contrast, claim and test. Open diamond, dashed: published. Filled, solid: measured here. "
             "Lines: 95 % intervals over seeds (published: where a spread was published). Marks on the same side of 0: "
             "the same direction. A mark at the edge with an arrow lies beyond the axis, at the number beside it; a "
-            "line that ends in an arrowhead goes on. Tests in italics stand beside and decide nothing. "
+            "line that ends in an arrowhead goes on. "
+            + ASIDE * any(not c.decides for c in found)
             + " ".join(agreement(found, p) for p in profiles),
         )
     return alt_text(figure, _alt(found, profiles))

@@ -18,13 +18,13 @@ from typing import Any
 
 import pandas as pd
 
+from workbook.figures import names as naming
 from workbook.figures.style import COLORS, GREY
 from workbook.ledger.claim import repetitions
 from workbook.results.files import CURVES
 from workbook.results.measures import label
 from workbook.results.tables import number, signed
 from workbook.site import effects as told
-from workbook.site import words
 from workbook.site.committed import Committed
 from workbook.site.vega import INK, ROW, SEEN, Chart, layer, rows_axis, spec, tip
 
@@ -35,6 +35,7 @@ WIDTH = 32  # letters of a line of an axis's title, so that a phone shows it who
 FIRST, START = ("PPO", "NLPO"), "untrained"  # lines whose colours are those of the pictures
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "triangle-right", "triangle-left", "stroke")
 SHORT = 160  # letters of a text that hovering shows
+MEASURED = ("breaks", "decodings", "test_prompts")  # of a run's entry: how it is measured and checked
 
 
 def quoted(found: Committed, profile: str, condition: str, seed: int) -> str:
@@ -49,8 +50,7 @@ def quoted(found: Committed, profile: str, condition: str, seed: int) -> str:
 
 def named(found: Committed, profile: str, condition: str) -> str:
     """A run in words; its id where no settings of it are committed."""
-    entry = found.runs[profile].get(condition)
-    return condition if entry is None else words.run(entry)
+    return found.names[profile].get(condition, condition)
 
 
 def parted(test: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -82,7 +82,7 @@ def differences(found: Committed, profile: str, test: Mapping[str, Any]) -> list
     if test["kind"] != "contrast" or len(pair) != 2 or not (test["yardstick"] and test["unit"] == told.YARDSTICKS):
         return []
     first, second = (values(found, profile, test, *each).mean(axis=1) for each in pair)
-    names = [words.decoded(named(found, profile, c), d) for c, d in pair]
+    names = [naming.decoded(named(found, profile, c), d) for c, d in pair]
     return [
         {
             "draw": int(seed),
@@ -147,7 +147,7 @@ def draws(found: Committed, name: str, profile: str, tests: Sequence[Mapping[str
         shown = dict.fromkeys(pair for test in tests if test["metric"] == metric for pair in parted(test))
         rows = []
         for condition, decoding in shown:
-            row = words.decoded(named(found, profile, condition), decoding)
+            row = naming.decoded(named(found, profile, condition), decoding)
             for (seed, run), value in values(found, profile, longest, condition, decoding).stack().items():
                 one = {"row": row, "run": named(found, profile, run), "draw": int(seed), "value": float(f"{value:.6g}")}
                 about = {"setting": settings(found, profile, run), "text": quoted(found, profile, run, int(seed))}
@@ -188,7 +188,7 @@ def averaged(rows: Sequence[Mapping[str, Any]], by: str, fields: Sequence[str]) 
 
 def settings(found: Committed, profile: str, condition: str) -> str:
     """What a run sets beside its profile's sections."""
-    entry = {k: v for k, v in found.runs[profile].get(condition, {}).items() if k not in words.UNSAID[1:]}
+    entry = {k: v for k, v in found.runs[profile].get(condition, {}).items() if k not in MEASURED}
     return ", ".join(f"{name} {value}" for name, value in entry.items()) or "–"
 
 
@@ -200,8 +200,8 @@ def frontier(found: Committed, name: str, profile: str, conditions: Sequence[str
     for across in ("generation_log_perplexity", "kl_deployed"):
         rows = []
         for one in table.dropna(subset=[across, "score"]).itertuples():
-            entry = found.runs[profile][one.condition]
-            about = {"run": words.run(entry), "line": words.run({k: v for k, v in entry.items() if k != "kl_coef"})}
+            entry = {k: v for k, v in found.runs[profile][one.condition].items() if k != "kl_coef"}
+            about = {"run": named(found, profile, one.condition), "line": naming.name(entry, found.runs[profile])}
             about |= {"x": float(f"{getattr(one, across):.5g}"), "y": float(f"{one.score:.5g}"), "beta": one.kl_coef}
             about |= {"setting": settings(found, profile, one.condition), "draw": one.seed}
             rows.append(about | {"text": quoted(found, profile, one.condition, one.seed)})
@@ -250,7 +250,7 @@ def looks(lines: Sequence[str]) -> tuple[Chart, Chart]:
 
 def alike(entry: Mapping[str, Any]) -> bool:
     """Whether a run differs from its learner's others in β alone."""
-    return "kl_coef" in entry and entry.keys() <= {"kl_coef", *words.UNSAID}
+    return "kl_coef" in entry and entry.keys() <= {"algorithm", "kl_coef", *MEASURED}
 
 
 def curves(found: Committed, name: str, profile: str, conditions: Sequence[str]) -> dict[str, Chart]:

@@ -15,13 +15,14 @@ from workbook.ledger import beside
 from workbook.results.measures import MEASURES
 from workbook.results.tables import join, markdown
 from workbook.runs.older import OLDER
-from workbook.site import charts, effects, vega, words
+from workbook.site import charts, effects, vega
 from workbook.site.committed import ABOUT, DESIGN, DRAWN, Committed, deciding, folder, tested
 
 TEXTS = 5  # of each seed
 SHOWN = 4  # conditions whose texts are shown
 JUDGE, DRAW = (f".venv/bin/python -m workbook.stages.settle {what} {DESIGN}" for what in ("judge", "run"))
 NOT_SETTINGS = ("decodings", "test_prompts")  # of a run's entry: what is measured, not how it is made
+START = "start"  # the setting whose value is another run
 
 
 def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
@@ -205,7 +206,8 @@ def conditions(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any
         profile = next((p for p in rows if name in found.runs[p]), None)
         if profile is not None:
             entry = {k: v for k, v in found.runs[profile][name].items() if k not in NOT_SETTINGS}
-            lines.append({"run": words.run(entry), "called": f"`{name}`", "sets": shown(entry), "in": f"`{profile}`"})
+            called = found.names[profile]
+            lines.append({"run": called[name], "sets": shown(entry, called), "in": f"`{profile}`"})
     files = [f"{folder(p)}/params.yaml".removeprefix("./") for p in rows if found.runs[p]]
     links = join([f"[{file}](/{file})" for file in files])
     report = found.claims[claim].get("report", "none")
@@ -216,9 +218,10 @@ def conditions(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any
     return f"{markdown(pd.DataFrame(lines))}\n\nEverything else is as in {links}." + other + also * there
 
 
-def shown(entry: Mapping[str, Any]) -> str:
-    """ "algorithm ppo, gamma 1.0"."""
-    return ", ".join(f"{name} `{value}`" for name, value in entry.items())
+def shown(entry: Mapping[str, Any], called: Mapping[str, str]) -> str:
+    """ "algorithm `ppo`, gamma `1.0`"; another run, where this one starts, by its name (called: by id)."""
+    said = {name: called.get(value, f"`{value}`") if name == START else f"`{value}`" for name, value in entry.items()}
+    return ", ".join(f"{name} {value}" for name, value in said.items())
 
 
 def texts(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
@@ -260,13 +263,14 @@ def again(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
     for profile in sorted(rows.keys() - {DESIGN}, key=["mini", *rows].index):
         runs, needed = found.runs[profile], named_conditions({profile: {"components": deciding(rows[profile])}})
         if needed and all(name in runs for name in needed):
-            stages = " ".join(f"{'continued' if 'start' in runs[name] else 'runs'}@{name}" for name in needed)
+            stages = " ".join(f"{'continued' if START in runs[name] else 'runs'}@{name}" for name in needed)
             at = "" if profile == "mini" else f"(cd {folder(profile)} && "
             run = f"{at}../../.venv/bin/dvc repro {stages})" if at else f".venv/bin/dvc repro {stages}"
             lines = ["make env pipelines", run, f"make reports PROFILE={profile}"]
             parts += [
                 f"In `{profile}`, with the models and data that they need, and the pages from them:",
                 shell(*lines),
+                f"Here {join([f'`{name}` is {found.names[profile][name]}' for name in needed], '; ')}.",
             ]
             break
     if DESIGN in rows:

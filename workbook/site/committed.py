@@ -17,12 +17,14 @@ from typing import Any, NamedTuple
 import pandas as pd
 import yaml
 
+from workbook.figures.names import called
 from workbook.ledger.combine import find_ledgers
 from workbook.ledger.ruling import AWAITING, ELSEWHERE
 from workbook.results.files import DRAWS, PER_SEED, SAMPLES
 from workbook.results.tables import safe, short
 from workbook.runs.older import OLDER
 from workbook.runs.profiles import merged
+from workbook.runs.reading import read as read_settings
 
 ABOUT = {  # profile: what its numbers are of; in the order in which pages show them
     "settle": "the registered design: generated reviews, every text of the same length",
@@ -54,7 +56,8 @@ class Committed:
     """ledgers: profile -> claim -> row of claims.json; claims: claims.yaml; runs: profile -> condition -> what its
     settings say beside the profile's sections, as they were where its table is of others; texts: profile -> condition
     -> texts, as they came, none selected; measured: profile -> a row per run, draw and decoding, on test prompts;
-    shown: profile -> report -> its runs; older: profiles whose table is of other settings than params.yaml has."""
+    names: profile -> condition -> what figures and pages call it; shown: profile -> report -> its runs; older: profiles
+    whose table is of other settings than params.yaml has."""
 
     root: Path
     ledgers: Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -63,6 +66,7 @@ class Committed:
     texts: Mapping[str, Mapping[str, list[Text]]]
     measured: Mapping[str, pd.DataFrame]
     shown: Mapping[str, Mapping[str, list[str]]]
+    names: Mapping[str, Mapping[str, str]]
     older: frozenset[str] = frozenset()
 
     @property
@@ -101,7 +105,8 @@ def read(root: Path) -> Committed:
         for profile, values in params.items()
     }
     texts = {profile: read_texts(root / "reports" / profile) for profile in ledgers}
-    return Committed(root, ledgers, claims, runs, texts, measured, shown, older)
+    names = {profile: called(entries) for profile, entries in runs.items()}
+    return Committed(root, ledgers, claims, runs, texts, measured, shown, names, older)
 
 
 def measures(reports: Path) -> pd.DataFrame:
@@ -128,9 +133,9 @@ def folder(profile: str) -> str:
 
 def read_params(root: Path, profile: str) -> dict[str, Any]:
     """The settings that the profile's tables are of; empty where they are not there."""
-    files = root / folder(profile) / "params.yaml", root / "reports" / profile / OLDER
-    values, older = (yaml.safe_load(f.read_text(encoding="utf-8")) if f.is_file() else {} for f in files)
-    return merged(values, older)
+    file, older = root / folder(profile) / "params.yaml", root / "reports" / profile / OLDER
+    values = read_settings(file)[0] if file.is_file() else {}
+    return merged(values, yaml.safe_load(older.read_text(encoding="utf-8")) if older.is_file() else {})
 
 
 def read_texts(reports: Path) -> dict[str, list[Text]]:
