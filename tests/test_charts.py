@@ -89,7 +89,7 @@ def test_a_page_of_a_claim_has_names_of_runs_in_its_tables_and_ids_in_its_comman
         assert shown <= {*algorithms.names()}, claim  # a setting's value
     page = claim_page.page(found(), "P42")
     assert "| PPO, KL target 0.02 | algorithm `ppo`, kl_target `0.02` | `full` |" in page
-    assert "`ppo_target_tiny` is PPO, KL target 0.02; `zero_shot` is untrained and" in page
+    assert "`ppo_target_tiny` is PPO, KL target 0.02; `zero_shot` is untrained; `nlpo" in page
 
 
 def test_decoding_in_words():

@@ -270,7 +270,7 @@ def again(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
             parts += [
                 f"In `{profile}`, with the models and data that they need, and the pages from them:",
                 shell(*lines),
-                f"Here {join([f'`{name}` is {found.names[profile][name]}' for name in needed], '; ')}.",
+                f"Here {'; '.join(f'`{name}` is {found.names[profile][name]}' for name in needed)}.",
             ]
             break
     if DESIGN in rows:
