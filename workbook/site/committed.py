@@ -24,7 +24,6 @@ from workbook.results.files import DRAWS, PER_SEED, SAMPLES
 from workbook.results.tables import safe, short
 from workbook.runs.older import OLDER
 from workbook.runs.profiles import merged
-from workbook.runs.reading import read as read_settings
 
 ABOUT = {  # profile: what its numbers are of; in the order in which pages show them
     "settle": "the registered design: generated reviews, every text of the same length",
@@ -36,6 +35,13 @@ ABOUT = {  # profile: what its numbers are of; in the order in which pages show 
 DESIGN, DRAWN = "settle", "mini"  # the registered design; the profile that runs its first draws
 FIRST_PAPER, SECOND_PAPER = "arXiv:2210.01241", "CS224N report"
 UNTRAINED = {"zero-shot (before)": "zero_shot"}  # what older pages call it
+
+
+class Settings(yaml.SafeLoader):
+    """YAML in which 1e-7 is a number, as it is where settings are used."""
+
+
+Settings.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+e[-+]?\d+$"), [*"-+0123456789"])
 
 
 class Text(NamedTuple):
@@ -134,8 +140,8 @@ def folder(profile: str) -> str:
 def read_params(root: Path, profile: str) -> dict[str, Any]:
     """The settings that the profile's tables are of; empty where they are not there."""
     file, older = root / folder(profile) / "params.yaml", root / "reports" / profile / OLDER
-    values = read_settings(file)[0] if file.is_file() else {}
-    return merged(values, yaml.safe_load(older.read_text(encoding="utf-8")) if older.is_file() else {})
+    values, changed = (yaml.load(f.read_text("utf-8"), Settings) if f.is_file() else {} for f in (file, older))
+    return merged(values, changed)
 
 
 def read_texts(reports: Path) -> dict[str, list[Text]]:
