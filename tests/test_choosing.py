@@ -74,4 +74,4 @@ def test_the_registered_settings_are_those_that_the_pilots_tables_choose(params)
         rates = choosing.rates(results)
         assert {name: settled.algorithm_config(name).learning_rate for name in rates} == rates
         assert settled.learner["kl_coef"] == choosing.strength(results)
-        assert not {*pilot.seeds, *pilot.draws} & {*range(101, 133), *settled.seeds}  # a pilot's draws are nobody else's
+        assert not {*pilot.seeds, *pilot.draws} & {*range(101, 133), *settled.seeds}  # its draws are nobody else's
