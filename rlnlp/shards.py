@@ -128,14 +128,20 @@ def loss(
     tokens = torch.stack([real[rows.to(real.device)].sum() for rows in cut]) / real.sum()
     episodes = torch.tensor([len(rows) / len(batch) for rows in cut]).to(tokens)
     share = {"tokens": tokens, "episodes": episodes}[mean_over]
-    gradients, seen, names = [], [], []
+    gradients, seen, names, spoilt = [], [], [], None
     for i in own(shards, team):
         rows = cut[i] if len(cut[i]) else cut[0]  # more shards than episodes: one without a share, for its shape
-        value, metrics = loss_of(state, take(batch, rows), config)
+        try:
+            value, metrics = loss_of(state, take(batch, rows), config)
+        except NotFinite as error:  # the others wait for this process: they have to hear of it
+            spoilt = error
+            break
         one = torch.autograd.grad(value * share[i].float(), weights, allow_unused=True, materialize_grads=True)
         gradients.append(flat(one))
         names = ["loss", *metrics]
         seen.append(torch.stack([torch.as_tensor(v).to(share) for v in (value.detach(), *metrics.values())]))
+    if any(team.gather(torch.tensor([spoilt is not None]).byte())):
+        raise spoilt or NotFinite("the loss is not finite in another process of this run")
     whole = tree(team.gather(tree(gradients)))
     rows = torch.cat(team.gather(torch.stack(seen)))
     found = {}

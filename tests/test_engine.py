@@ -223,6 +223,32 @@ def test_what_one_process_cannot_sample_ends_the_others_too():
     assert [mine.tolist() for mine in told] == [[1]]
 
 
+def test_a_loss_that_one_process_cannot_compute_ends_the_others_too():
+    weight = torch.nn.Parameter(torch.zeros(2))
+    state = SimpleNamespace(optimizer=SimpleNamespace(param_groups=[{"params": [weight]}]))
+    told = []
+
+    class Batch:
+        rollout = SimpleNamespace(mask=torch.ones(4, 3, dtype=torch.bool))
+
+        def __len__(self):
+            return 4
+
+    def fine(state, batch, config):
+        return weight.sum(), {}
+
+    def spoilt(state, batch, config):
+        raise NotFinite("logprobs: found nan")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shards, "take", lambda batch, rows: batch)
+        for loss_of, say, words in ((fine, torch.ones_like, "another process"), (spoilt, lambda x: x, "logprobs")):
+            team = Second(lambda mine, say=say: told.append(mine.tolist()) or say(mine))
+            with pytest.raises(NotFinite, match=words):
+                shards.loss(loss_of, state, Batch(), None, 2, team, "tokens")
+    assert told == [[0], [1]]
+
+
 def test_a_step_reads_nothing_back_and_makes_every_tensor_where_the_weights_are():
     """No GPU is needed: on the meta device a read-back is an error, and so is a tensor of the CPU among the inputs."""
     weight = torch.nn.Parameter(torch.zeros(3, 2, device="meta"))

@@ -88,8 +88,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with contextlib.chdir(folder):  # as stages, which say draw1
             return status(lambda: run(given, args.seed), True, "the same command goes on")
     except (ConfigError, TrainingError, FileNotFoundError) as error:
-        if os.environ.get("RANK", "0") == "0":
-            print(f"error: {error}", file=sys.stderr)
+        rank, together = os.environ.get("RANK", "0"), distributed.is_initialized()
+        if rank == "0" or together:  # before they are together, all of them say the same
+            print(f"error: {f'process {rank}: ' if together else ''}{error}", file=sys.stderr, flush=True)
         return 2
 
 
