@@ -11,7 +11,7 @@ import torch
 
 from rlnlp import models, rollout, samplers, shards
 from rlnlp.engine import MEAN, MOST, RATIO, Engine, guarded_step
-from rlnlp.learners import grpo, nlpo, ppo
+from rlnlp.learners import a2c, grpo, nlpo, ppo, reinforce, rloo
 from rlnlp.learners.common import TrainingError
 from rlnlp.precision import in_bf16
 from rlnlp.static_rollout import Truncation
@@ -155,11 +155,42 @@ def test_what_cannot_be_recorded_is_drawn_as_it_is_written():
         assert not engine.kept and torch.equal(drawn[0].behavior_logprobs, drawn[1].behavior_logprobs)
 
 
-@pytest.mark.parametrize("module", [ppo, grpo])
+@pytest.mark.parametrize("module", [ppo, nlpo, a2c, reinforce, rloo, grpo])
 def test_shards_change_rounding_alone(module):
-    whole, cut = trained(module)[0], trained(module, Engine(shards=4, mean_over=module.ABOUT.mean_over))[0]
+    """Weights and every metric; responses end early, so that shards have other shares of tokens than of episodes."""
+    (whole, alone), (cut, found) = trained(module), trained(module, Engine(shards=4, mean_over=module.ABOUT.mean_over))
     assert not torch.equal(whole, cut)
     torch.testing.assert_close(whole, cut, atol=2e-5, rtol=0)
+    first, ours = alone[0], {name: value for name, value in found[0].items() if name in alone[0]}
+    assert ours == pytest.approx({name: first[name] for name in ours}, abs=2e-5, nan_ok=True) and len(ours) > 8
+
+
+@pytest.mark.parametrize(
+    "off, words", [(0.5, "ratio of the first minibatch is off 1 by"), (0.0, "bf16|off the scorer")]
+)
+def test_an_engines_update_refuses_what_the_written_one_does(off, words):
+    policy, config = gpt2(), ppo.Config(**SETTINGS)
+    state = ppo.init(policy, config, 3)
+    seen = ppo.collect(state, prompts(8), score, config)
+    seen.rollout.behavior_logprobs.sub_(off)
+    state.engine = Engine() if off else Engine(mismatch={"rollout/mismatch": 0.0}, furthest=2 * MOST)
+    with pytest.raises(TrainingError, match=words):
+        ppo.update(state, seen, config)
+
+
+def test_no_step_is_taken_with_a_gradient_that_is_not_finite_under_a_loss_that_is():
+    policy, config = gpt2(), ppo.Config(**SETTINGS)
+    state = ppo.init(policy, config, 3)
+    seen = ppo.collect(state, prompts(8), score, config)
+    state.engine, before = Engine(), torch.cat([w.detach().flatten() for w in policy.parameters()])
+
+    def steep(state, batch, config):
+        loss, metrics = ppo.minibatch_loss(state, batch, config)
+        return loss + (0 * loss).sqrt(), metrics  # 0, and its gradient is not a number
+
+    with pytest.raises(TrainingError, match="update 1: the gradient norm is"):
+        ppo.update(state, seen, config, steep)
+    assert torch.equal(before, torch.cat([w.detach().flatten() for w in policy.parameters()]))
 
 
 def test_branches_of_the_tree_may_be_added_by_others():
@@ -184,6 +215,8 @@ def test_what_cannot_be_cut_is_refused():
     with pytest.raises(ValueError, match="without random numbers"):
         rule = samplers.random_mass(0.5, generator())
         rollout.sample(policy, prompts(4), sampling, generator(), rule)
+    with pytest.raises(ValueError, match="without random numbers"):
+        rollout.sample(policy, prompts(4), sampling, generator(), None, gpt2(), rule)
     with engine.uncut():
         assert len(rollout.sample(policy, prompts(3), sampling, generator())) == 3
 
