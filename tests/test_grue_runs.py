@@ -6,6 +6,8 @@ import dataclasses
 import json
 import random
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -31,6 +33,8 @@ from workbook.grue.scoring import families, ready
 from workbook.grue.world import raw as world
 from workbook.runs import algorithms
 from workbook.scores.family import ScoreError
+from workbook.stages.pipeline import DAG, kind, read_graph
+from workbook.stages.processes import environment
 from workbook.store import states
 from workbook.store.fingerprint import digest
 from workbook.store.tables import read_table
@@ -568,6 +572,16 @@ def test_the_pipeline_names_only_what_there_is():
     rule = [line for line in (ROOT / "Makefile").read_text().splitlines() if "grue_pipeline" in line]
     pipeline = ".venv/bin/python -m workbook.stages.grue_pipeline --profile $(PROFILE) --jobs $(JOBS) --tied"
     assert rule == [f"\t@exec {pipeline}"]
+
+
+@pytest.mark.parametrize("folder", ["grue", "grue/real", "grue/paper"])
+def test_a_pipeline_of_the_benchmark_brings_no_stage_of_another(folder):
+    """`make grue` starts the stages that DVC names; DVC follows a dependency into whichever pipeline makes it."""
+    dag = [sys.executable, "-m", *DAG["dag"]]
+    done = subprocess.run(dag, cwd=ROOT / folder, env=environment(), capture_output=True, text=True, check=True)
+    stages = yaml.safe_load((ROOT / folder / "dvc.yaml").read_text())["stages"]
+    assert {kind(name) for name in read_graph(done.stdout)} == {*stages}
+    assert "../" not in done.stdout
 
 
 def test_the_code_of_every_task_is_known_by_its_content(tmp_path, monkeypatch):
