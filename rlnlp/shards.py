@@ -17,6 +17,7 @@ from rlnlp.learners.common import Metrics, TrainingError
 from rlnlp.optim import flat
 from rlnlp.types import Allowed, Experience, NotFinite, Prompts, Rollout, Sampling, take
 
+WHY = {"update": "do all of them see one folder of checkpoints?"}  # asked where this is not the same for all
 OF_TOKENS = ("policy/clip_fraction", "policy/approx_kl")  # metrics that are means over tokens, whatever the loss is
 
 
@@ -64,7 +65,8 @@ def agree(team: Team, metrics: Metrics) -> None:
     for other in team.gather(mine):
         if differ := [k for k, a, b in zip(metrics, mine.tolist(), other.tolist()) if a != b and (a == a or b == b)]:
             names = ", ".join(differ)
-            raise TrainingError(f"the processes of this run do not agree on {names}: is the reward random?")
+            why = WHY.get(names, "is the reward random?")
+            raise TrainingError(f"the processes of this run do not agree on {names}: {why}")
 
 
 def rollout(

@@ -239,6 +239,8 @@ def test_the_processes_of_a_team_must_find_the_same_numbers():
     shards.agree(same, found)
     with pytest.raises(TrainingError, match="do not agree on policy/loss: is the reward random"):
         shards.agree(off, found)
+    with pytest.raises(TrainingError, match="do not agree on update: do all of them see one folder"):
+        shards.agree(Second(lambda mine: mine + 1), {"update": 5})
     assert shards.of_first(Second(lambda mine: mine + 2), 1) == 3
 
 

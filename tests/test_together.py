@@ -71,13 +71,14 @@ def started(folder: Path, name: str, processes: int, program: tuple = ("-m", "wo
     return subprocess.run([*torchrun, *asked], capture_output=True, text=True, cwd=REPOSITORY, env=env)
 
 
-def test_two_processes_write_the_bytes_of_one(made, world, monkeypatch):
-    found = started(world, "nlpo", 2)
+@pytest.mark.parametrize(("name", "processes"), [("nlpo", 2), ("ppo", 4)])
+def test_several_processes_write_the_bytes_of_one(name, processes, made, world, monkeypatch):
+    found = started(world, name, processes)
     assert found.returncode == 0, found.stderr
     assert found.stdout.count("finished: ") == 1 and "process 1" not in found.stderr  # the first one alone speaks
     monkeypatch.setattr(experiment, "train", None)  # it is finished
-    collect(world, "nlpo")
-    assert contents(world, "nlpo") == contents(made, "nlpo")
+    collect(world, name)
+    assert contents(world, name) == contents(made, name)
     assert {"per_seed.csv", "curves.csv", "policy_seed1/model.safetensors"} <= contents(made, "nlpo").keys()
 
 

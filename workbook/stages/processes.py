@@ -21,11 +21,7 @@ _PRCTL = ctypes.CDLL(None).prctl if sys.platform.startswith("linux") else None
 
 
 def environment() -> dict[str, str]:
-    """Variables for everything started here: this Python first, one thread per process, plain text.
-
-    A relative $RLNLP_MIRROR is meant from where the user stands; stages run in the profile's folder.
-    """
-    mirror = os.environ.get("RLNLP_MIRROR")
+    """Variables for everything started here: this Python first, one thread per process, plain text."""
     return {
         **os.environ,
         **ONE_THREAD,
@@ -34,8 +30,15 @@ def environment() -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONUNBUFFERED": "1",
         "DVC_NO_ANALYTICS": "1",
-        **({"RLNLP_MIRROR": os.path.abspath(os.path.expanduser(mirror))} if mirror else {}),
+        **mirror(),
     }
+
+
+def mirror() -> dict[str, str]:
+    """$RLNLP_MIRROR, if it is set, as an absolute path: a relative one is meant from where the user stands, and stages
+    run in the profile's folder."""
+    given = os.environ.get("RLNLP_MIRROR")
+    return {"RLNLP_MIRROR": os.path.abspath(os.path.expanduser(given))} if given else {}
 
 
 def machine() -> str:

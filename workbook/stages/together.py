@@ -26,6 +26,7 @@ from rlnlp.learners.common import TrainingError
 from rlnlp.settings import ConfigError
 from workbook.runs import checks, conditions, experiment, means, train
 from workbook.stages.command import status
+from workbook.stages.processes import mirror
 
 PATIENCE = timedelta(days=1)  # the others wait while the first one evaluates
 
@@ -85,6 +86,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     folder = args.root / ("" if args.profile == "mini" else f"profiles/{args.profile}")
     try:
         given = checked(folder / "params.yaml", args.condition, args.seed, int(os.environ["WORLD_SIZE"]))
+        os.environ.update(mirror())
         with contextlib.chdir(folder):  # as stages, which say draw1
             return status(lambda: run(given, args.seed), True, "the same command goes on")
     except (ConfigError, TrainingError, FileNotFoundError) as error:
