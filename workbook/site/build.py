@@ -21,7 +21,19 @@ import pandas as pd
 import yaml
 
 from workbook.results.tables import markdown
-from workbook.site import charts, claim_page, committed, effects, forest, front, lessons, reference, slides, vega
+from workbook.site import (
+    benchmark,
+    charts,
+    claim_page,
+    committed,
+    effects,
+    forest,
+    front,
+    lessons,
+    reference,
+    slides,
+    vega,
+)
 from workbook.site.committed import ABOUT, Committed
 from workbook.site.decimals import decimals
 from workbook.site.links import Links
@@ -141,7 +153,9 @@ BESIDE = (
 KEY = (
     "A claim *holds*, perhaps *smaller than stated*; it is *too small* where an effect of the stated size is excluded "
     "either way, *opposite* where it is shown to go the other way, *open* where neither is known; a dash: not tested "
-    "by these runs. The profiles: " + "; ".join(f"`{profile}`, {about}" for profile, about in ABOUT.items()) + ". "
+    "by these runs. The profiles: "
+    + "; ".join(f"`{profile}`, {about}" for profile, about in ABOUT.items())
+    + f"; `{benchmark.NAME}`, {benchmark.ABOUT}. "
     "[The rule](/docs/sure/design.md)."
 )
 
@@ -220,9 +234,11 @@ def nav(titles: Mapping[str, str]) -> list[dict]:
     api = [name for name in below("reference/api") if name != "reference/api"]
     profiles = {p: [n for n in below(f"reports/{p}") if not n.endswith("/samples")] for p in ABOUT}
     told = ("settled", "ledger", "length", "full", "second_paper", "real_reviews", "grue")
+    board = [name for name in benchmark.PAGES if f"{name}/index.md" in titles]
+    answers = some(*(f"findings/{name}" for name in told), *board)
     return [
         {"Home": "index.md"},
-        {"Findings": ["findings/index.md", *some(*(f"findings/{n}" for n in told)), {"Claim by claim": claims}]},
+        {"Findings": ["findings/index.md", *answers, {"Claim by claim": claims}]},
         {"Ablations": ["ablations/index.md", *({p: some(*names)} for p, names in profiles.items() if names)]},
         {"Learn": ["learn/lessons/index.md", *some(*(n for n in below("learn") if n != "learn/lessons"))]},
         {

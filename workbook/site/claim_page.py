@@ -15,7 +15,7 @@ from workbook.ledger import beside
 from workbook.results.measures import MEASURES
 from workbook.results.tables import join, markdown
 from workbook.runs.older import OLDER
-from workbook.site import charts, effects, vega
+from workbook.site import benchmark, charts, effects, vega
 from workbook.site.committed import ABOUT, DESIGN, DRAWN, Committed, deciding, folder, tested
 
 TEXTS = 5  # of each seed
@@ -49,6 +49,8 @@ def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
         parts += ["## The runs and their settings", conditions(found, claim, rows)]
         parts += ["## What they wrote", texts(found, rows)]
         parts += ["## Run just this again", again(found, rows)]
+    if claim in found.benchmark:
+        parts += ["## On the benchmark", benchmark.section(found.benchmark[claim])]
     parts += ["## What makes it hard to say", " ".join(about["traps"].split())]
     return "\n\n".join(parts) + "\n"
 
@@ -64,7 +66,7 @@ KEY = (
 def opening(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
     """The word of every profile in a table, and where the claim stands."""
     about = found.claims[claim]
-    if not rows:
+    if not rows and claim not in found.benchmark:
         lacks = about.get("awaiting") or about.get("needs") or "runs that no committed profile has"
         needed = lacks if isinstance(lacks, str) else join([str(lack) for lack in lacks])
         return f"**Not tested here.** {source(about)} It would take: {needed}."
@@ -77,6 +79,9 @@ def opening(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]])
         }
         for profile, row in rows.items()
     ]
+    if claim in found.benchmark:
+        told = {"profile": f"`{benchmark.NAME}`: {benchmark.ABOUT}", "draws": benchmark.seeds(found.benchmark, claim)}
+        table.append(told | {"word": benchmark.word(found.benchmark, claim), "at half the budget": "–"})
     return f"{source(about)}\n\n{markdown(pd.DataFrame(table))}"
 
 
@@ -298,6 +303,7 @@ def index(found: Committed, ids: Sequence[str]) -> str:
         {
             "claim": f"[{name}](/claims/{name}/index.md) {' '.join(found.claims[name]['claim'].split())}",
             **{p: word_in(found, p, name) for p in profiles},
+            **({benchmark.NAME: benchmark.word(found.benchmark, name)} if found.benchmark else {}),
         }
         for name in ids
     ]

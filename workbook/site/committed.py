@@ -10,7 +10,7 @@ import html
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ from workbook.results.files import DRAWS, PER_SEED, SAMPLES
 from workbook.results.tables import safe, short
 from workbook.runs.older import OLDER
 from workbook.runs.profiles import merged
+from workbook.site import benchmark
 
 ABOUT = {  # profile: what its numbers are of; in the order in which pages show them
     "settle": "the registered design: generated reviews, every text of the same length",
@@ -63,7 +64,7 @@ class Committed:
     settings say beside the profile's sections, as they were where its table is of others; texts: profile -> condition
     -> texts, as they came, none selected; measured: profile -> a row per run, draw and decoding, on test prompts;
     names: profile -> condition -> what figures and pages call it; shown: profile -> report -> its runs; older: profiles
-    whose table is of other settings than params.yaml has."""
+    whose table is of other settings than params.yaml has; benchmark: claim -> its tests on the benchmark."""
 
     root: Path
     ledgers: Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -74,6 +75,7 @@ class Committed:
     shown: Mapping[str, Mapping[str, list[str]]]
     names: Mapping[str, Mapping[str, str]]
     older: frozenset[str] = frozenset()
+    benchmark: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 
     @property
     def profiles(self) -> list[str]:
@@ -112,7 +114,7 @@ def read(root: Path) -> Committed:
     }
     texts = {profile: read_texts(root / "reports" / profile) for profile in ledgers}
     names = {profile: called(entries) for profile, entries in runs.items()}
-    return Committed(root, ledgers, claims, runs, texts, measured, shown, names, older)
+    return Committed(root, ledgers, claims, runs, texts, measured, shown, names, older, benchmark.read(root))
 
 
 def measures(reports: Path) -> pd.DataFrame:
