@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 
-from tests.test_claims import FIFTH, arms, bare, claim, contrast
+from tests.claims_made import FIFTH, arms, bare, claim, contrast
 from tests.test_sensitivity import SHARE, counted, of_size
 from workbook.ledger import __main__ as command
 from workbook.ledger import calibration, sensitivity

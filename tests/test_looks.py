@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from scipy.stats import false_discovery_control
 
 import workbook.runs.checks
-from tests.test_claims import claim, contrast
+from tests.claims_made import claim, contrast
 from workbook.ledger import checks as ledger_checks
 from workbook.ledger import looks, registered
 from workbook.ledger.claim import ClaimError, repetitions

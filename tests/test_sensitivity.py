@@ -8,7 +8,7 @@ import pytest
 from scipy import stats as scipy_stats
 from statsmodels.stats.power import TTestPower
 
-from tests.test_claims import FIFTH, NOISE, arms, bare, claim, contrast, points, results, share, sweep, two
+from tests.claims_made import FIFTH, NOISE, arms, bare, claim, contrast, points, results, share, sweep, two
 from workbook.ledger import judge, sensitivity
 from workbook.ledger.contrast import measure
 from workbook.ledger.made import Made, Sample
