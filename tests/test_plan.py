@@ -412,7 +412,7 @@ def test_json_says_the_same(tmp_path, capsys):
     profile_copy(tmp_path)
     assert plan.main(["paper", "--root", str(tmp_path), "--json", "--tflops", "1", "--pass-ms", "0"]) == 3
     found = json.loads(capsys.readouterr().out)
-    assert [way["name"][:5] for way in found["ways"]] == ["as ru", "fixed"] and found["rates"] == COMPUTED.why
+    assert [way["name"][:5] for way in found["ways"]] == ["fp32,", "preci"] and found["rates"] == COMPUTED.why
     today, fixed = (way["hours"] for way in found["ways"])
     assert today["1"] == pytest.approx(found["total"]["hours"]) and today["1"] / 8 <= today["8"] < today["1"] / 7
     assert fixed["1"] == pytest.approx(found["total"]["fixed_hours"])

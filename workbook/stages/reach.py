@@ -42,15 +42,16 @@ def hours(found: Sequence[Sequence[Cost]], of: Callable[[Cost], float]) -> dict[
 def ways(
     found: Sequence[Sequence[Cost]], rates: Rates, sustained: float, pass_seconds: float, fast: bool
 ) -> list[dict[str, Any]]:
-    """How it may be computed, and in how many hours. fast: on a GPU, where fixed shapes in bf16 are another way."""
-    today = {"name": "as runs compute today", "hours": hours(found, lambda c: c.hours(sustained, pass_seconds))}
+    """How it may be computed, and in how many hours. fast: on a GPU, where decoding is recorded and
+    `precision: bf16` may be set; learners that do not take it, and encoder-decoders, go step by step there too."""
+    today = {"name": "fp32, step by step", "hours": hours(found, lambda c: c.hours(sustained, pass_seconds))}
     if not fast:
         return [today]
 
     def fixed(cost: Cost) -> float:
         return rates.seconds(cost.flops, cost.decoded, cost.stepped) / 3600
 
-    return [today, {"name": "fixed shapes, bf16; in no learner yet", "hours": hours(found, fixed)}]
+    return [today, {"name": "precision: bf16, recorded steps", "hours": hours(found, fixed)}]
 
 
 def to_fetch(params: Params, found: Sequence[Found], policy: Shape, reward: Shape | None) -> list[dict[str, Any]]:
