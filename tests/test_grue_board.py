@@ -7,6 +7,8 @@ import json
 
 import numpy as np
 import pytest
+from matplotlib import colormaps
+from seaborn.utils import relative_luminance
 
 from tests.test_grue_runs import made_up
 from tests.test_style import ROOT
@@ -273,6 +275,14 @@ def test_samples_have_the_last_words_of_a_prompt_and_no_reference(tmp_path):
     shown = [line for line in page.splitlines() if "w29" in line]
     assert len(shown) == report.SHOWN and all("| … w10 w11 " in line for line in shown)
     assert "| a\\|b \\*c\\* | 0.500 |" in shown[0]  # a cell of one line, whatever was said
+
+
+@pytest.mark.parametrize("value", np.linspace(0, 1, 21))
+def test_a_cells_number_can_be_read_on_its_colour(value):
+    """4.5:1, by the contrast that seaborn's helper of the same purpose computes from."""
+    around = relative_luminance(colormaps[pictures.COLOURS](value))
+    inside = relative_luminance(pictures.readable(value))
+    assert (max(around, inside) + 0.05) / (min(around, inside) + 0.05) > 4.5
 
 
 def test_a_figure_says_its_numbers_to_who_does_not_see_it():

@@ -186,6 +186,17 @@ def test_what_was_not_run_or_cannot_be_tested_gets_no_word(known):
     assert told.parts[0].word == "holds"
 
 
+def test_policies_that_are_one_model_are_named_where_their_task_is_tested(known):
+    same = {name: lines("a", name, values=CLEAR) for name in ("zero_shot", "supervised")}
+    rows = [*same["zero_shot"], *same["supervised"], *lines("a", "ppo", values=(0.5, *CLEAR[1:]))]
+    found = board.board(rows)
+    assert board.alike(found, "a") == [("zero_shot", "supervised")]
+    told = judge("P06", Contrasts(tests=(test("one", terms={"ppo": 1.0}),), said="A."), known["P06"], found, ["a"]).said
+    assert told.startswith("A. On a these are one and the same model: zero-shot and supervised. No step of supervision")
+    other = board.board([*same["zero_shot"], *lines("a", "supervised", values=(*CLEAR[:4], 0.5))])
+    assert board.alike(other, "a") == [] and claims.one_model(other, "a") == claims.one_model(other, "z") == ""
+
+
 def test_the_table_has_a_line_for_each_test_and_one_for_a_claim_without(known):
     table = claims.table([judged(known, [test("one"), test("two", role="beside")]), judged(known, [])])
     assert [(line["id"], line["name"], line["test_word"]) for line in table] == [

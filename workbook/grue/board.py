@@ -102,6 +102,16 @@ def sign(column: str) -> int:
     return 0 if score is None else 1 if score.higher_is_better else -1
 
 
+def alike(found: Board, task: str) -> list[tuple[str, ...]]:
+    """Policies whose every number is the same in every seed: one and the same model under several names."""
+    named: dict[tuple, list[str]] = {}
+    for name in found.named(task, MODEL):
+        rows = found.rows[task][name]
+        numbers = tuple(row.get(column) for row in rows for column in found.columns(task))
+        named.setdefault(numbers, []).append(name)
+    return [tuple(names) for names in named.values() if len(names) > 1]
+
+
 # ------------------------------------------------------------------------------------------------ one scale for all
 @dataclass(frozen=True)
 class Room:

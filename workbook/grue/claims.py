@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from workbook.grue import board
+from workbook.grue.arms import ARMS
 from workbook.grue.board import Board
 from workbook.grue.contrasts import Contrasts, Test, scale
 from workbook.ledger.claim import Claim
@@ -99,7 +101,8 @@ def judge(name: str, contrasts: Contrasts, claim: Claim, found: Board, tasks: Se
     if decides and all(made[i] is not None for i in decides):
         stepped = dict(zip(decides, fair([made[i] for i in decides], "all")))
     parts = tuple(_part(t, v, stepped.get(i, made[i])) for i, (t, v) in enumerate(zip(tests, values)))
-    about = {"id": name, "claim": claim.claim, "parts": parts, "said": contrasts.said}
+    about = {"id": name, "claim": claim.claim, "parts": parts}
+    about["said"] = " ".join(filter(None, [contrasts.said, *(one_model(found, task) for task in concerned(tests))]))
     if not decides:
         return Verdict(**about, word=ELSEWHERE, sentence=f"Not testable here: needs {join(claim.needs)}.")
     if not stepped:
@@ -110,6 +113,22 @@ def judge(name: str, contrasts: Contrasts, claim: Claim, found: Board, tasks: Se
         need = f"at least {power.fewest_seeds()} seeds (here {len(found.seeds)})"
         return Verdict(**about, word=ELSEWHERE, sentence=f"Not testable here: needs {need}.")
     return Verdict(**about, word=word, sentence=_sentence(word, [parts[i] for i in decides]))
+
+
+def concerned(tests: Sequence[Test]) -> list[str]:
+    """The tasks of the tests, each once."""
+    return list(dict.fromkeys(task for test in tests for task in (*test.tasks, *test.minus)))
+
+
+def one_model(found: Board, task: str) -> str:
+    """Which policies of a task are the same model, in a sentence; "" where all differ."""
+    groups = board.alike(found, task) if task in found.rows else []
+    if not groups:
+        return ""
+    same = "; ".join(join([ARMS[name].label if name in ARMS else name for name in group]) for group in groups)
+    kept = any({board.START, board.IMITATED} <= {*group} for group in groups)
+    why = " No step of supervision beat the raw model on validation references there, so that it was kept." * kept
+    return f"On {task} these are one and the same model: {same}.{why}"
 
 
 def _part(test: Test, values: np.ndarray | None, found: Evidence | None) -> Part:
@@ -132,7 +151,7 @@ def table(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     """A line for each test of each claim; a claim without tests has one line."""
     lines = []
     for verdict in verdicts:
-        about = {"id": verdict.id, "word": verdict.word}
+        about = {"id": verdict.id, "word": verdict.word, "said": verdict.said or None}
         blank = dict.fromkeys(Part.__dataclass_fields__)
         for part in verdict.parts or (None,):
             own = blank if part is None else {**part.__dict__}

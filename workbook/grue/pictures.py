@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 import seaborn as sns
+from matplotlib import colormaps
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -16,11 +17,19 @@ from workbook.grue.board import JUDGE, MODEL, REWARD, START, SUBMITTED, Board
 from workbook.results.tables import number
 
 SAID = {REWARD: "reward", JUDGE: "judge"}
+COLOURS = "cividis"
 
 
 def label(name: str) -> str:
     """What a condition is called in figures and tables."""
     return ARMS[name].label if name in ARMS else name
+
+
+def readable(value: float) -> str:
+    """Black or white, whichever has the higher contrast (WCAG) to the colour of a value between 0 and 1."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colormaps[COLOURS](value)[:3]]
+    luminance = sum(share * c for share, c in zip((0.2126, 0.7152, 0.0722), linear))
+    return "black" if (luminance + 0.05) ** 2 > 0.05 * 1.05 else "white"
 
 
 def heat(found: Board) -> Figure:
@@ -43,8 +52,11 @@ def heat(found: Board) -> Figure:
                         means.loc[task, name], texts.loc[task, name] = cell.estimate, f"{cell.estimate:.3f}{bars}"
                         said.append(f"{task}, {label(name)}: {SAID[column]} {number(cell.estimate)}")
             means.columns = [label(name).replace(", ", ",\n").replace(" + ", "\n+ ") for name in names]
-            look = {"cmap": "cividis", "vmin": 0, "vmax": 1, "cbar": False, "annot_kws": {"fontsize": 8}}
+            look = {"cmap": COLOURS, "vmin": 0, "vmax": 1, "cbar": False, "annot_kws": {"fontsize": 8}}
             sns.heatmap(means, annot=texts.fillna("").to_numpy(), fmt="", ax=axis, **look)
+            for text in axis.texts:  # seaborn's own choice is below 3:1 in the middle of the scale
+                x, y = (int(at) for at in text.get_position())
+                text.set_color(readable(means.iloc[y, x]))
             axis.set(title=SAID[column])
             axis.tick_params(length=0, rotation=0, labelsize=8)
         caption(

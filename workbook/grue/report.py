@@ -208,7 +208,7 @@ def _task(found: Board, task: Task, samples: Sequence[Mapping[str, Any]]) -> lis
     parts = [
         f"## {task.title}",
         f"Reward: {paid}. {_published_as(found, task)} On the common scale: "
-        f"{scale.why or f'0 is {scale.best!r}, 1 is {scale.top}'}.",
+        f"{scale.why or f'0 is {scale.best!r}, 1 is {scale.top}'}. {claims.one_model(found, task.name)}".strip(),
     ]
     for names in ([REWARD, *judged], scored, plain):
         if names:

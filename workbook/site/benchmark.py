@@ -52,4 +52,5 @@ def section(tests: pd.DataFrame) -> str:
         for test in tests.sort_values("role", key=lambda role: role != "decides", kind="stable").to_dict("records")
         if test["n"]
     ]
-    return f"{markdown(pd.DataFrame(lines))}\n\n{READ}"
+    said = [tests.said.iloc[0]] if isinstance(tests.said.iloc[0], str) else []
+    return "\n\n".join([markdown(pd.DataFrame(lines)), *said, READ])
