@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import yaml
@@ -195,6 +197,13 @@ def test_policies_that_are_one_model_are_named_where_their_task_is_tested(known)
     assert told.startswith("A. On a these are one and the same model: zero-shot and supervised. No step of supervision")
     other = board.board([*same["zero_shot"], *lines("a", "supervised", values=(*CLEAR[:4], 0.5))])
     assert board.alike(other, "a") == [] and claims.one_model(other, "a") == claims.one_model(other, "z") == ""
+
+
+def test_every_number_of_the_page_of_findings_is_in_the_committed_tables():
+    told = (ROOT / "docs/findings/grue.md").read_text()
+    pages = " ".join((ROOT / f"reports/grue/{name}.md").read_text() for name in ("claims", "leaderboard"))
+    numbers = re.findall(r"\d\.\d{3} \[[^\]]+\]", told)
+    assert len(numbers) > 20 and [number for number in numbers if number not in pages] == []
 
 
 def test_the_table_has_a_line_for_each_test_and_one_for_a_claim_without(known):
