@@ -584,6 +584,20 @@ def test_a_pipeline_of_the_benchmark_brings_no_stage_of_another(folder):
     assert "../" not in done.stdout
 
 
+@pytest.mark.parametrize("folder", ["grue", "grue/real", "grue/paper"])
+def test_the_settings_of_the_benchmark_have_whatever_its_stages_depend_on(folder):
+    """DVC refuses a stage that names a setting which the file has not, however good its default is."""
+    values = yaml.safe_load((ROOT / folder / "params.yaml").read_text())
+    stages = yaml.safe_load((ROOT / folder / "dvc.yaml").read_text())["stages"].values()
+    named = {name for stage in stages for name in stage.get("do", stage).get("params", [])}
+    named = {name.replace("${item.task}", task) for name in named for task in values["tasks"]} - {"*all"}
+    assert named and [name for name in sorted(named) if not has(values, name.split("."))] == []
+
+
+def has(values, names) -> bool:
+    return not names or (names[0] in values and has(values[names[0]], names[1:]))
+
+
 def test_the_code_of_every_task_is_known_by_its_content(tmp_path, monkeypatch):
     from workbook.stages import grue_pipeline
 
