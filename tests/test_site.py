@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import dataclasses
 import json
 import posixpath
 import re
@@ -15,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from workbook.results.tables import between
 from workbook.site import build, charts, claim_page, committed, effects, forest, front, lessons, reference
 from workbook.site.links import LinkError, Links
 
@@ -149,7 +152,7 @@ def test_no_page_has_powers_of_ten_for_a_number_of_ours(site):
 
 
 def test_a_claim_nobody_tested_says_what_it_would_take():
-    untested = [name for name in found().claims if not found().rows(name)]
+    untested = [name for name in found().claims if not found().rows(name) and name not in found().benchmark]
     assert untested
     for name in untested:
         text = claim_page.page(found(), name)
@@ -205,6 +208,24 @@ def test_a_row_of_the_forest_lies_where_its_numbers_are():
 )
 def test_what_would_turn_a_word_is_what_the_rule_says(word, direction, said):
     assert effects.turning(component(word=word, direction=direction)) == said
+
+
+def test_a_claim_of_the_benchmark_has_its_word_its_tests_and_what_is_said_of_them():
+    rows = list(csv.DictReader((ROOT / "reports/grue/claims.csv").open()))
+    told, index = found().benchmark, claim_page.index(found(), [*found().claims])
+    assert {*told} == {row["id"] for row in rows if row["word"] != "not testable here"} and len(told) == 15
+    for name in told:
+        text, mine = claim_page.page(found(), name), [row for row in rows if row["id"] == name]
+        assert "Not tested here" not in text and f">{mine[0]['word']}</span> | – |" in text
+        section = text.partition("## On the benchmark")[2]
+        assert mine[0]["said"] in section
+        for row in mine:
+            low, high = (float(row[end]) for end in ("low", "high"))
+            assert between(low, high) in section and f">{row['test_word']}<" in section
+        line = next(line for line in index.splitlines() if f"/claims/{name}/" in line)
+        assert line.endswith(f">{mine[0]['word']}</span> |")
+    alone = dataclasses.replace(found(), benchmark={})
+    assert "**Not tested here.**" in claim_page.page(alone, "P35") and "grue" not in claim_page.index(alone, ["P35"])
 
 
 @pytest.fixture
