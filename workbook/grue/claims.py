@@ -17,7 +17,7 @@ from workbook.grue.board import Board
 from workbook.grue.contrasts import Contrasts, Test, scale
 from workbook.ledger.claim import Claim
 from workbook.ledger.ruling import ELSEWHERE
-from workbook.results.tables import effect, join
+from workbook.results.tables import effect, join, minus
 from workbook.statistics import paired, power
 from workbook.statistics.rule import FEW, FOR, Evidence, combine, decide, fair
 
@@ -141,7 +141,7 @@ def _part(test: Test, values: np.ndarray | None, found: Evidence | None) -> Part
 
 
 def _sentence(word: str, parts: Sequence[Part]) -> str:
-    said = [f"{part.name} {effect(part.difference, part.low, part.high)}" for part in parts]
+    said = [f"{part.name} {minus(effect(part.difference, part.low, part.high))}" for part in parts]
     said = [text if part.word == word else f"{text}: {part.word}" for text, part in zip(said, parts)]
     held = f"; {sum(part.word in FOR for part in parts)} of {len(parts)} parts hold" if len(parts) > 1 else ""
     return f"{word.capitalize()}{held}: {'; '.join(said)}."
