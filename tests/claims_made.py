@@ -94,6 +94,12 @@ def contrast(first="ppo_gamma_100", second="ppo_gamma_095", **more) -> dict:
     }
 
 
+def diverging(first: list[str], second: list[str]) -> dict:
+    """A test of the share of runs that diverge."""
+    more = {"metric": "diverged", "direction": "greater", "effect": 0.5, "at_least": 1}
+    return {"name": "f", "kind": "fraction", **more, "first": first, "second": second}
+
+
 def claim(*tests, **more) -> Claim:
     return Claim.model_validate({"id": "Z01", **entry(*tests, **more)})
 

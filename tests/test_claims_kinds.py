@@ -19,6 +19,7 @@ from tests.claims_made import (
     bare,
     claim,
     contrast,
+    diverging,
     listed,
     points,
     results,
@@ -385,16 +386,7 @@ def two_ends() -> dict:
 
 
 def test_shares_of_runs_are_counted():
-    test = {
-        "name": "f",
-        "kind": "fraction",
-        "metric": "diverged",
-        "direction": "greater",
-        "effect": 0.5,
-        "at_least": 1,
-        "first": ["dropout_update_010", "dropout_update_020"],
-        "second": ["ppo_kl_default"],
-    }
+    test = diverging(["dropout_update_010", "dropout_update_020"], ["ppo_kl_default"])
     values = {"dropout_update_010": {"diverged": [1, 1, 1, 1, 0]}, "ppo_kl_default": {"diverged": 0}}
     (component,) = judge.judge(claim(test), results(values)).components
     assert (component.effect, component.note) == (pytest.approx(0.8), "4 of 5 runs against 0 of 5 runs")

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats as scipy_stats
 from statsmodels.stats.power import TTestPower
 
-from tests.claims_made import FIFTH, NOISE, arms, bare, claim, contrast, points, results, share, sweep, two
+from tests.claims_made import FIFTH, NOISE, arms, bare, claim, contrast, diverging, points, results, share, sweep, two
 from workbook.ledger import judge, sensitivity
 from workbook.ledger.contrast import measure
 from workbook.ledger.made import Made, Sample
@@ -211,16 +211,7 @@ def test_the_same_call_gives_the_same_words():
     assert len(sensitivity.words(known, made, 8, STATED)) == sensitivity.REPEATS
 
 
-SHARE = {
-    "name": "f",
-    "kind": "fraction",
-    "metric": "diverged",
-    "direction": "greater",
-    "effect": 0.5,
-    "at_least": 1,
-    "first": ["ppo_gamma_100"],
-    "second": ["ppo_gamma_095"],
-}
+SHARE = diverging(["ppo_gamma_100"], ["ppo_gamma_095"])
 
 
 def counted(values: dict) -> dict:

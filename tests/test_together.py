@@ -141,6 +141,16 @@ def test_a_refusal_comes_before_any_process_waits_for_another(made, monkeypatch,
     assert "it is started by torchrun" in capsys.readouterr().err
 
 
+def test_a_relative_mirror_is_meant_from_where_one_stands(made, tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RLNLP_MIRROR", "mirror")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setattr(together, "run", lambda given, seed: seen.append(os.environ["RLNLP_MIRROR"]) or True)
+    assert together.main(["mini", "ppo", "1", "--root", str(made)]) == 0
+    assert seen == [str(tmp_path / "mirror")]
+
+
 def test_the_others_train_along_and_keep_nothing(world, monkeypatch):
     monkeypatch.setenv(states.EVERY_UPDATE, "1")
     params = given(world, "mixed")

@@ -21,6 +21,7 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from rlnlp.learners.common import TrainingError
@@ -41,7 +42,6 @@ RAW = [
     "workbook.grue.words:words",
 ]
 PROFILES = {"mini": "grue", "real": "grue/real", "paper": "grue/paper"}  # the first: generated rows
-DRAW_S = {True: 120, False: 2600}  # of a draw of real rows: whether its numbers mean nothing -> the same
 EXPECTED = {
     "raw@": 120,
     "runs@": 120,
@@ -49,6 +49,8 @@ EXPECTED = {
     "controls@": 120,
     "rewards@": 150,
     "report": 120,
+    "draws@": 2600,  # of real rows; where they mean nothing, "small"
+    "small": 120,
 }  # s on a busy core; measured ones replace them
 SMALL = {  # numbers of these mean nothing
     "seeds": [0],
@@ -225,10 +227,16 @@ def of_draws(profile: str, jobs: int) -> bool:
         content = {"model": folder_hash(model) if Path(model).is_dir() else model} if model else {}
         atomic_json(folder / "build" / "given" / f"{name}.json", real.identity(task) | content)
     draws = [f"draws@{seed}-{name}" for seed in ours.seeds for name in ours.tasks]  # one draw after the other
-    if not (scratch / "durations.json").exists():
-        expected = [DRAW_S[name in ours.meaningless] for _ in ours.seeds for name in ours.tasks]
-        atomic_json(scratch / "durations.json", dict(zip(draws, expected)) | {"report": EXPECTED["report"]})
+    if ours.bring == settings.Bring():  # of models that are brought nothing was measured
+        kinds = ["small" if name in ours.meaningless else "draws@" for _ in ours.seeds for name in ours.tasks]
+        expect(scratch, {"report": "report", **dict(zip(draws, kinds))})
     return reproduce(folder, scratch, jobs, ours=False, order=draws)
+
+
+def expect(scratch: Path, kinds: Mapping[str, str]) -> None:
+    """How long stages (stage -> kind) may take, for the time left, where none was measured yet."""
+    if not (scratch / "durations.json").exists():
+        atomic_json(scratch / "durations.json", {stage: EXPECTED[kind] for stage, kind in kinds.items()})
 
 
 def everything(jobs: int) -> bool:
@@ -237,16 +245,15 @@ def everything(jobs: int) -> bool:
     from workbook.stages.reproduce import reproduce
 
     ours = settings.load(ROOT / "grue" / "params.yaml")
-    if not (SCRATCH / "durations.json").exists():
-        pairs = {
-            "raw@": map(str, ours.seeds),
-            "runs@": (f"{task}-{name}" for task in ours.tasks for name in ours.conditions),
-            "continued@": (f"{task}-{name}" for task in ours.tasks for name in ours.continued),
-            "controls@": (f"{task}-{name}" for task in ours.control_tasks for name in ours.controls),
-            "rewards@": (f"{task}-{name}" for task in ours.reward_tasks for name in ours.rewards),
-            "report": [""],
-        }
-        atomic_json(SCRATCH / "durations.json", {kind + key: EXPECTED[kind] for kind in pairs for key in pairs[kind]})
+    pairs = {
+        "raw@": map(str, ours.seeds),
+        "runs@": (f"{task}-{name}" for task in ours.tasks for name in ours.conditions),
+        "continued@": (f"{task}-{name}" for task in ours.tasks for name in ours.continued),
+        "controls@": (f"{task}-{name}" for task in ours.control_tasks for name in ours.controls),
+        "rewards@": (f"{task}-{name}" for task in ours.reward_tasks for name in ours.rewards),
+        "report": [""],
+    }
+    expect(SCRATCH, {kind + key: kind for kind in pairs for key in pairs[kind]})
     # as a dependency, the table itself would bring the whole pipeline that makes it into this one
     given = {"content": file_hash(REVIEWS)} if REVIEWS.is_file() else {}
     atomic_json(ROOT / "grue" / "build" / "given" / "reviews.json", given)

@@ -71,7 +71,8 @@ def _reach(plan: dict, device: str) -> list[str]:
     lines = ["hours of all of it, models, searches, runs, continued runs one after the other"]
     lines += table(("", *(words for _, words in counts)), rows)
     if device == "cuda":
-        said = f"Recorded steps: {plan['rates']} (TB/s, TFLOP/s). In fp32 decoding is recorded too: between the two."
+        said = f"Recorded steps: {plan['rates']} (TB/s, TFLOP/s). In fp32 decoding is recorded too: between the two. "
+        said += "Counted for all: learners that take no bf16, and encoder-decoders, go step by step and take longer."
         lines += textwrap.wrap(said, 118, initial_indent="  ", subsequent_indent="  ")
         lines += [
             "  Text and back is not in it: on one thread some 7 s a decoding of 5,000 prompts; give it all cores."

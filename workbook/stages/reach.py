@@ -43,7 +43,7 @@ def ways(
     found: Sequence[Sequence[Cost]], rates: Rates, sustained: float, pass_seconds: float, fast: bool
 ) -> list[dict[str, Any]]:
     """How it may be computed, and in how many hours. fast: on a GPU, where decoding is recorded and
-    `precision: bf16` may be set; learners that do not take it, and encoder-decoders, go step by step there too."""
+    `precision: bf16` may be set, which is then counted for all, those that do not take it too."""
     today = {"name": "fp32, step by step", "hours": hours(found, lambda c: c.hours(sustained, pass_seconds))}
     if not fast:
         return [today]
