@@ -46,7 +46,7 @@ def test_a_compact_svg_keeps_places_and_looks():
     svg = f'<svg><defs><style type="text/css">*{{a: b}}</style></defs>\n  {path * 3}{mark}</svg>'
     small = parts.compact(svg)
     assert small.count('d="M 1.2 2\nL 3.5 -4.5" class="s0" transform="scale(0.015625)"') == 3
-    assert '<path id="m" d="M 0.12 1"/>' in small and 'x="7.8" y="9.9"' in small  # a mark is small: to a hundredth
+    assert '<path id="i0" d="M 0.12 1"/>' in small and 'x="7.8" y="9.9"' in small  # a mark is small: to a hundredth
     assert ".s0{fill: red}*{a: b}" in small and parts.compact(small) == small
 
 
