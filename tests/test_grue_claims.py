@@ -177,6 +177,17 @@ def test_all_deciding_tests_are_needed_and_those_beside_take_no_part(known):
     assert beside.sentence == "Holds: one +0.05 [+0.04, +0.06]."
 
 
+def test_q_counts_the_claims_that_were_tested_and_no_other(known):
+    one, few = judged(known, [test("one")]), judged(known, [test("one")], ppo=CLEAR[:3], nlpo=(0.0,) * 3)
+    against = judged(known, [test("one", terms={"ppo": -1.0})])
+    assert one.p == 1 / 32 and against.p == 1.0 and few.p is None
+    found = claims.over_the_board([one, few, judged(known, []), against, one])
+    harmonic = 1 + 1 / 2 + 1 / 3  # Benjamini and Yekutieli (2001): p times m, over its rank, times this, m = 3 tested
+    q = pytest.approx(3 / 32 / 2 * harmonic)
+    assert [verdict.q for verdict in found] == [q, None, None, 1.0, q]
+    assert claims.over_the_board([few]) == [few]
+
+
 def test_what_was_not_run_or_cannot_be_tested_gets_no_word(known):
     found = judged(known, [test("one"), test("gone", terms={"sup_ppo": 1.0})])
     assert (found.word, found.parts[1].word) == (ELSEWHERE, NOT_RUN) and found.sentence.endswith("not run: gone.")
@@ -193,8 +204,10 @@ def test_policies_that_are_one_model_are_named_where_their_task_is_tested(known)
     rows = [*same["zero_shot"], *same["supervised"], *lines("a", "ppo", values=(0.5, *CLEAR[1:]))]
     found = board.board(rows)
     assert board.alike(found, "a") == [("zero_shot", "supervised")]
-    told = judge("P06", Contrasts(tests=(test("one", terms={"ppo": 1.0}),), said="A."), known["P06"], found, ["a"]).said
-    assert told.startswith("A. On a these are one and the same model: zero-shot and supervised. No step of supervision")
+    told = judge("P06", Contrasts(tests=(test("one", terms={"ppo": 1.0}),), said="A."), known["P06"], found, ["a"])
+    assert told.said == "A." and told.same == ("a",)
+    said = claims.table([told], found)[0]["said"]
+    assert said.startswith("A. On a these are one and the same model: zero-shot and supervised. No step of supervision")
     other = board.board([*same["zero_shot"], *lines("a", "supervised", values=(*CLEAR[:4], 0.5))])
     assert board.alike(other, "a") == [] and claims.one_model(other, "a") == claims.one_model(other, "z") == ""
 
@@ -207,7 +220,8 @@ def test_every_number_of_the_page_of_findings_is_in_the_committed_tables():
 
 
 def test_the_table_has_a_line_for_each_test_and_one_for_a_claim_without(known):
-    table = claims.table([judged(known, [test("one"), test("two", role="beside")]), judged(known, [])])
+    found = board.board(lines("a", "ppo", values=CLEAR))
+    table = claims.table([judged(known, [test("one"), test("two", role="beside")]), judged(known, [])], found)
     assert [(line["id"], line["name"], line["test_word"]) for line in table] == [
         ("P06", "one", "holds"),
         ("P06", "two", "holds"),

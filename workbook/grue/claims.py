@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.stats import false_discovery_control
 
 from workbook.grue import board
 from workbook.grue.arms import ARMS
@@ -47,7 +48,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Verdict:
-    """A claim's word, what it rests on, one computed sentence, and what has to be said beside it."""
+    """A claim's word, what it rests on, one computed sentence, and what has to be said beside it.
+
+    same: of the tasks it rests on, those where policies are one model (`one_model`); p: of "holds"; q: see
+    `over_the_board`; both None for a claim without a word.
+    """
 
     id: str
     claim: str
@@ -55,6 +60,9 @@ class Verdict:
     parts: tuple[Part, ...]
     sentence: str
     said: str
+    same: tuple[str, ...] = ()
+    p: float | None = None
+    q: float | None = None
 
 
 def expanded(test: Test, tasks: Sequence[str]) -> list[Test]:
@@ -101,18 +109,27 @@ def judge(name: str, contrasts: Contrasts, claim: Claim, found: Board, tasks: Se
     if decides and all(made[i] is not None for i in decides):
         stepped = dict(zip(decides, fair([made[i] for i in decides], "all")))
     parts = tuple(_part(t, v, stepped.get(i, made[i])) for i, (t, v) in enumerate(zip(tests, values)))
-    about = {"id": name, "claim": claim.claim, "parts": parts}
-    about["said"] = " ".join(filter(None, [contrasts.said, *(one_model(found, task) for task in concerned(tests))]))
+    about = {"id": name, "claim": claim.claim, "parts": parts, "said": contrasts.said}
+    about["same"] = tuple(task for task in concerned(tests) if one_model(found, task))
     if not decides:
         return Verdict(**about, word=ELSEWHERE, sentence=f"Not testable here: needs {join(claim.needs)}.")
     if not stepped:
         gone = [tests[i].name for i in decides if made[i] is None]
         return Verdict(**about, word=ELSEWHERE, sentence=f"Not testable here: not run: {'; '.join(gone)}.")
-    word = decide(combine([made[i] for i in decides], "all"))
+    whole = combine([made[i] for i in decides], "all")
+    word = decide(whole)
     if word == FEW:
         need = f"at least {power.fewest_seeds()} seeds (here {len(found.seeds)})"
         return Verdict(**about, word=ELSEWHERE, sentence=f"Not testable here: needs {need}.")
-    return Verdict(**about, word=word, sentence=_sentence(word, [parts[i] for i in decides]))
+    return Verdict(**about, word=word, sentence=_sentence(word, [parts[i] for i in decides]), p=whole.p)
+
+
+def over_the_board(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """The verdicts with their q: the share of false ones to be expected among the claims that hold with a q as small
+    (Benjamini-Yekutieli over every claim of the benchmark that was tested, whatever the tests share)."""
+    tested = [verdict.p for verdict in verdicts if verdict.p is not None]
+    shares = iter(false_discovery_control(tested, method="by") if tested else [])
+    return [verdict if verdict.p is None else replace(verdict, q=float(next(shares))) for verdict in verdicts]
 
 
 def concerned(tests: Sequence[Test]) -> list[str]:
@@ -147,11 +164,12 @@ def _sentence(word: str, parts: Sequence[Part]) -> str:
     return f"{word.capitalize()}{held}: {'; '.join(said)}."
 
 
-def table(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+def table(verdicts: Sequence[Verdict], found: Board) -> list[dict[str, Any]]:
     """A line for each test of each claim; a claim without tests has one line."""
     lines = []
     for verdict in verdicts:
-        about = {"id": verdict.id, "word": verdict.word, "said": verdict.said or None}
+        said = " ".join(filter(None, [verdict.said, *(one_model(found, task) for task in verdict.same)]))
+        about = {"id": verdict.id, "word": verdict.word, "q": verdict.q, "said": said or None}
         blank = dict.fromkeys(Part.__dataclass_fields__)
         for part in verdict.parts or (None,):
             own = blank if part is None else {**part.__dict__}

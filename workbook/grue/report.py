@@ -27,8 +27,9 @@ from workbook.grue.published import checkpoint
 from workbook.grue.scoring import PLAIN
 from workbook.grue.settings import Grue
 from workbook.ledger.claim import Claim
-from workbook.results.tables import PROMPT_WORDS, between, effect, markdown, number, safe, short
+from workbook.results.tables import PROMPT_WORDS, between, effect, join, markdown, number, safe, short
 from workbook.statistics import ordered
+from workbook.statistics.rule import FOR
 from workbook.store.files import atomic_write
 from workbook.store.tables import write_table
 
@@ -79,7 +80,9 @@ def write(
     nothing = ours.meaningless if ours else ()
     means = board.Board(found.seeds, {name: of for name, of in found.rows.items() if name not in nothing})
     named = [task.name for task in tasks]
-    verdicts = [claims.judge(name, rule, known[name], found, named) for name, rule in rules.items()]
+    verdicts = claims.over_the_board(
+        [claims.judge(name, rule, known[name], found, named) for name, rule in rules.items()]
+    )
     write_table(out / "leaderboard.csv", lines(found))
     figures = pictures.shown(means)
     for figure in figures:
@@ -96,8 +99,8 @@ def write(
         parts += [head, *([NOTHING] if task.name in nothing else ()), *tables]
     atomic_write(out / "leaderboard.md", "\n\n".join([*parts, *further]) + "\n")
     if verdicts:
-        write_table(out / "claims.csv", claims.table(verdicts))
-        atomic_write(out / "claims.md", _claims(verdicts, rules))
+        write_table(out / "claims.csv", claims.table(verdicts, found))
+        atomic_write(out / "claims.md", _claims(verdicts, rules, found))
     return verdicts
 
 
@@ -304,15 +307,27 @@ def _text(said: str) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------- claims
-def _claims(verdicts: Sequence[Verdict], rules: Mapping[str, contrasts.Contrasts]) -> str:
+def _claims(verdicts: Sequence[Verdict], rules: Mapping[str, contrasts.Contrasts], found: Board) -> str:
     parts = [
         "# The claims on the benchmark",
         f"{claims.OURS} The contrasts (grue/contrasts.yaml, hash `{contrasts.fingerprint(rules)[:12]}`) were fixed "
         "before the first counted run; the rule is the ledger's, at one look. Each deciding test of a claim is needed. "
         "Numbers run from 0 to 1 whatever the score's unit; intervals are of 95 %.",
+        "Beside each word that holds stands its q, the share of false ones to be expected among the claims that hold "
+        f"with a q as small (Benjamini-Yekutieli over the {sum(verdict.p is not None for verdict in verdicts)} claims "
+        f"that were tested here). No p of {len(found.seeds)} seeds is below {number(2.0 ** -len(found.seeds))}: q is "
+        "large, whatever was found.",
+        *(claims.one_model(found, task) for task in found.rows),
     ]
     for verdict in verdicts:
-        parts += [f"## {verdict.id}: {verdict.word}", verdict.claim, verdict.sentence, verdict.said]
+        q = f"q = {number(verdict.q)}." if verdict.q is not None and verdict.word in FOR else ""
+        same = (
+            f"With policies that are one and the same model: {join(list(verdict.same))} (above)."
+            if verdict.same
+            else ""
+        )
+        parts += [f"## {verdict.id}: {verdict.word}", verdict.claim, f"{verdict.sentence} {q}".strip()]
+        parts += [f"{verdict.said} {same}".strip()]
         table = [
             {
                 "test": part.name,

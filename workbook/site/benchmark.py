@@ -10,6 +10,7 @@ import pandas as pd
 from workbook.ledger.ruling import ELSEWHERE
 from workbook.results.tables import markdown, number, signed
 from workbook.site import effects
+from workbook.statistics.rule import FOR
 
 NAME = "grue"
 ABOUT = "the benchmark's tasks, generated rows"  # of a column or row beside profiles
@@ -53,4 +54,6 @@ def section(tests: pd.DataFrame) -> str:
         if test["n"]
     ]
     said = [tests.said.iloc[0]] if isinstance(tests.said.iloc[0], str) else []
+    if tests.word.iloc[0] in FOR:
+        said.insert(0, f"q = {number(tests.q.iloc[0])}, over the claims that the benchmark tested.")
     return "\n\n".join([markdown(pd.DataFrame(lines)), *said, READ])
