@@ -8,6 +8,7 @@ work.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,6 +21,7 @@ if TYPE_CHECKING:  # its modelling code takes seconds to import; reading the set
 
 
 CHUNK = 4096  # positions whose logits over the whole vocabulary are in memory at once, where no gradient is needed
+FEW = 128  # of them looked at together by a CPU: what is made of their logits stays in its cache
 
 
 def positions(mask: Tensor) -> Tensor:
@@ -126,9 +128,9 @@ def playable(logits: Tensor, sampling: Sampling, steps: Tensor) -> Tensor:
     """
     if not sampling.min_new_tokens:
         return logits
-    early = (steps < sampling.min_new_tokens).unsqueeze(1)
-    is_eos = torch.arange(logits.shape[1], device=logits.device) == sampling.eos_id
-    return logits.masked_fill(early & is_eos, -torch.inf)
+    left = logits.clone()
+    left[:, sampling.eos_id].masked_fill_(steps < sampling.min_new_tokens, -torch.inf)
+    return left
 
 
 def behavior_logits(logits: Tensor, rollout: Rollout) -> Tensor:
@@ -148,6 +150,13 @@ def chosen_logprobs(logits: Tensor, tokens: Tensor) -> Tensor:
     return -nn.functional.cross_entropy(logits, tokens, reduction="none")
 
 
+def logits_at(model: PreTrainedModel, hidden: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """(which [n], logits [n, V] float32) of the N positions of ``hidden`` [N, H], part by part and in their order."""
+    part = FEW if hidden.device.type == "cpu" else CHUNK
+    for rows in torch.arange(len(hidden), device=hidden.device).split(CHUNK):
+        yield from zip(rows.split(part), head(model, hidden[rows]).float().split(part), strict=True)
+
+
 def scatter(values: Tensor, mask: Tensor) -> Tensor:
     """Values [N] at the True cells of ``mask`` [B, T], row by row; zero elsewhere."""
     return torch.zeros(mask.shape, dtype=values.dtype, device=values.device).masked_scatter(mask, values)
@@ -162,8 +171,8 @@ def score_tokens(model: PreTrainedModel, rollout: Rollout, hidden: Tensor | None
     tokens = rollout.responses[rollout.mask]
     steps = rollout.mask.nonzero()[:, 1].masked_fill(tokens == rollout.sampling.eos_id, rollout.sampling.min_new_tokens)
     parts = [
-        chosen_logprobs(playable(head(model, h).float(), rollout.sampling, at), t)
-        for h, t, at in zip(hidden.split(CHUNK), tokens.split(CHUNK), steps.split(CHUNK), strict=True)
+        chosen_logprobs(playable(logits, rollout.sampling, steps[at]), tokens[at])
+        for at, logits in logits_at(model, hidden)
     ]
     return scatter(torch.cat(parts), rollout.mask)
 
@@ -185,19 +194,19 @@ def exact_kl(
 
     def kl(logits: Tensor, ref: Tensor) -> Tensor:
         p = logits.log_softmax(-1)
-        return torch.where(p > -torch.inf, p.exp() * (p - ref), torch.zeros_like(p)).sum(-1)  # 0 log 0 = 0
+        terms = (p - ref.log_softmax(-1)).mul_(p.exp())
+        return terms.masked_fill_(p == -torch.inf, 0.0).sum(-1)  # 0 log 0 = 0
 
     mask = rollout.mask
     steps = mask.nonzero()[:, 1]
     allowed = None if rollout.allowed is None else rollout.allowed.unpack(mask)
     mine, theirs = hidden or [hidden_states(model, rollout)[mask] for model in (policy, reference)]
     raw, deployed = [], []
-    for rows in torch.arange(len(steps), device=mask.device).split(CHUNK):
-        logits, ref = head(policy, mine[rows]).float(), head(reference, theirs[rows]).float()
-        raw.append(kl(logits, ref.log_softmax(-1)))
-        kept = None if allowed is None else allowed[rows]
-        same = playable(ref, rollout.sampling, steps[rows]).log_softmax(-1)
-        deployed.append(kl(restrict(logits, rollout.sampling, steps[rows], kept), same))
+    for (at, logits), (_, ref) in zip(logits_at(policy, mine), logits_at(reference, theirs), strict=True):
+        raw.append(kl(logits, ref))
+        kept = None if allowed is None else allowed[at]
+        same = playable(ref, rollout.sampling, steps[at])
+        deployed.append(kl(restrict(logits, rollout.sampling, steps[at], kept), same))
     return scatter(torch.cat(raw), mask), scatter(torch.cat(deployed), mask)
 
 

@@ -45,7 +45,7 @@ def draw(logits: Tensor, uniform: Tensor) -> Tensor:
     One number per row, so that a row's tokens do not depend on which other rows are in the batch. Tokens at -inf have
     no mass and cannot be drawn.
     """
-    cumulative = logits.softmax(-1).double().cumsum(-1)
+    cumulative = logits.softmax(-1).cumsum(-1, dtype=torch.float64)
     if torch.isnan(cumulative[:, -1]).any():
         raise NotFinite("the policy's logits are not finite: nothing can be sampled from them")
     return torch.searchsorted(cumulative, (uniform.unsqueeze(1) * cumulative[:, -1:]), right=True).squeeze(1)
@@ -100,11 +100,13 @@ def sample(
         for i, (which, rule) in enumerate(rules):
             _, kept, states[i] = rule(restrict(every[which], sampling, at, allowed), states[i])
             allowed = kept if allowed is None else allowed & kept
-        drawn, bare = restrict(every[0], sampling, at, allowed), playable(every[0], sampling, at)
+        bare = playable(every[0], sampling, at)
+        drawn = bare if allowed is None and sampling.temperature == 1 else restrict(every[0], sampling, at, allowed)
         tokens, live = draw(drawn, uniform[rows, t]), running[rows]
         states = [None if state is None else state.observe(tokens) for state in states]
         bits = [] if allowed is None else [Allowed.pack(allowed)]
-        seen = [tokens, live, logprob(drawn, tokens), logprob(bare, tokens), *bits]
+        behaved = logprob(drawn, tokens)
+        seen = [tokens, live, behaved, behaved if drawn is bare else logprob(bare, tokens), *bits]
         columns.append([spread(value, rows, live, B) for value in seen])
         running[rows] = live & (tokens != sampling.eos_id)
         if not running.any() or t == T - 1:

@@ -46,6 +46,29 @@ def test_top_p_is_transformers(p, keep):
     assert torch.equal(allowed.sum(1), theirs.sum(1))  # on ties, which equal token goes first is free; how many is not
 
 
+@pytest.mark.parametrize("p", [0.05, 0.3, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("keep", [1, 3, 40])
+def test_top_p_cuts_ties_as_a_stable_sort_does(p, keep):
+    logits = torch.randint(-3, 3, (64, 50), generator=torch.Generator().manual_seed(1)).float()
+    logits[::2, ::3] = -torch.inf  # what an earlier rule took away: ties too
+    for each in (logits, logits.double()):
+        ordered, order = each.sort(dim=-1, stable=True)
+        removed = ordered.softmax(-1).cumsum(-1) <= 1 - p
+        removed[:, -keep:] = False
+        wanted = ~torch.zeros_like(removed).scatter_(1, order, removed)
+        assert torch.equal(samplers.top_p(p, keep)(each, None)[1], wanted)
+
+
+def test_top_p_does_not_take_away_what_is_not_a_number():
+    logits = torch.tensor([[0.0, float("nan"), 1.0], [float("nan")] * 3])
+    assert samplers.top_p(0.5)(logits, None)[1].all()  # so that whoever draws sees it
+
+
+def test_a_chain_is_random_if_a_rule_of_it_is():
+    random = samplers.random_mass(0.5, torch.Generator())
+    assert samplers.chain(samplers.top_k(2), random).random and not samplers.chain(samplers.top_k(2)).random
+
+
 def test_top_p_keeps_the_smallest_set_that_reaches_p():
     logits = torch.tensor([[0.5, 0.25, 0.125, 0.125]]).log()
     for p, kept in ((0.01, 1), (0.5, 1), (0.51, 2), (0.75, 2), (0.9, 4), (1.0, 4)):

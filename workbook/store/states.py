@@ -97,8 +97,8 @@ class Pace:
 def load_state(folder: str | Path, device: str = "cpu") -> tuple[dict[str, Any], dict[str, Any]] | None:
     """(tensors, meta) of the newest whole state in a folder, None if there is none.
 
-    A file whose bytes do not match the checksum in its name (cut short, damaged) is set aside with a warning, and the
-    state before it is used.
+    A file whose bytes do not match the checksum in its name (cut short, damaged) is set aside with a warning, and an
+    older one is used where there is one.
     """
     from safetensors import safe_open
 
@@ -110,7 +110,9 @@ def load_state(folder: str | Path, device: str = "cpu") -> tuple[dict[str, Any],
                 with open(path, "rb") as file:
                     whole = hashlib.file_digest(file, "sha256").hexdigest() == checksum
                 if not whole:
-                    said = f"{path}: damaged (its bytes do not match its checksum); using the state before it"
+                    said = (
+                        f"{path}: damaged (its bytes do not match its checksum); an older one is used if there is one"
+                    )
                     warnings.warn(said, stacklevel=2)
                     os.replace(path, path.with_name(f"damaged-{path.name}"))
                     continue
