@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 
 import pandas as pd
 
@@ -34,8 +36,11 @@ def minus(text: str) -> str:
 
 
 def number(value: float) -> str:
-    """Three decimals; where that would show nothing but zeros, or very much, two significant digits."""
-    return minus(f"{value:.3f}" if value == 0 or 0.0005 <= abs(value) < 1e4 else f"{value:.1e}")
+    """Three decimals; where that would show nothing but zeros, or very much, two significant digits: "0.00039",
+    "12000", never a power of ten."""
+    if value == 0 or 0.0005 <= abs(value) < 1e4 or not math.isfinite(value):
+        return minus(f"{value:.3f}")
+    return minus(f"{Decimal(f'{value:.1e}'):f}")
 
 
 def between(low: float | None, high: float | None) -> str:

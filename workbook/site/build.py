@@ -35,7 +35,6 @@ from workbook.site import (
     vega,
 )
 from workbook.site.committed import ABOUT, Committed
-from workbook.site.decimals import decimals
 from workbook.site.links import Links
 from workbook.store.files import atomic_write
 
@@ -200,7 +199,7 @@ def write(root: Path, out: Path, site: Path) -> dict[str, str]:
     titles = {}
     for page, (source, text) in texts.items():
         titles[page] = title(text)
-        body = (UNINDEXED if page.endswith("/samples/index.md") else "") + decimals(links.move(text, source, page))
+        body = (UNINDEXED if page.endswith("/samples/index.md") else "") + links.move(text, source, page)
         atomic_write(pages / page, body)
     for name, data in lessons.files(root).items():
         atomic_write(pages / name, data)

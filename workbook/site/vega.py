@@ -12,7 +12,6 @@ from typing import Any
 import vl_convert
 
 from workbook.figures.style import COLORS
-from workbook.site.decimals import decimals
 
 Chart = Mapping[str, Any]
 INK = "currentColor"  # of the page, light or dark
@@ -69,7 +68,7 @@ def place(name: str) -> str:
 
 def script(name: str, chart: Chart) -> str:
     """The file that hands a chart over: a page on a disk may load scripts and nothing else."""
-    whole = decimals(json.dumps(chart, ensure_ascii=False, separators=(",", ":")))
+    whole = json.dumps(chart, ensure_ascii=False, separators=(",", ":"))
     return f"charts[{json.dumps(name)}] = {whole}\n"
 
 
