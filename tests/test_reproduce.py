@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from workbook.stages.progress import (
     progress_of,
     to_do,
 )
-from workbook.stages.reproduce import collecting, reproduce, side_by_side, tell_pages
+from workbook.stages.reproduce import collecting, read_carefully, reproduce, side_by_side, tell_pages
 from workbook.stages.scheduler import Scheduler
 from workbook.store.files import atomic_json
 from workbook.store.locks import LockError, writer_lock
@@ -568,6 +569,18 @@ def test_ledgers_stand_side_by_side_without_those_that_mean_nothing(tmp_path):
     )
     (tmp_path / "reports/mini/claims/claims.json").write_text("{}")
     assert "mini/claims/claims.json: expected a ledger" in side_by_side(tmp_path, mini)
+
+
+def test_what_a_careful_reader_sees_is_made_with_the_tables(tmp_path, capsys):
+    """Every report leads to this page, so that a profile without it is a site with dead links."""
+    profile, reports = tmp_path / "profiles/imdb", tmp_path / "reports/imdb"
+    shutil.copytree(ROOT / "reports/imdb", reports, ignore=shutil.ignore_patterns("careful"))
+    profile.mkdir(parents=True)
+    shutil.copy(ROOT / "profiles/imdb/params.yaml", profile)
+    read_carefully(profile)
+    made = reports / "careful/verdict.md"
+    assert made.read_text() == (ROOT / "reports/imdb/careful/verdict.md").read_text()
+    assert "texts: " in capsys.readouterr().out
 
 
 def test_the_notebook_of_a_failure_is_the_one_its_log_names(tmp_path):

@@ -24,7 +24,7 @@ from workbook.figures.names import names
 from workbook.results import design
 from workbook.results.design import Compared
 from workbook.results.files import SAMPLES
-from workbook.results.results import Results
+from workbook.results.results import Results, load
 from workbook.results.tables import between, markdown, number, safe, signed
 from workbook.statistics import paired
 from workbook.store.files import atomic_write
@@ -242,6 +242,12 @@ def text(results: Results) -> str:
     if results.samples or list(results.params.reports_folder.glob("*/samples.md")):
         parts.append("Texts that nobody selected stand in `samples.md` beside each report of the profile.")
     return "\n\n".join(parts) + "\n"
+
+
+def make(params) -> Path:
+    """Write the page of a profile's tables, of all runs that its reports show; its path."""
+    shown = list(dict.fromkeys(c for report in params.reports.values() for c in report.conditions))
+    return write(load(params, shown), params.reports_folder)
 
 
 def write(results: Results, reports: Path) -> Path:

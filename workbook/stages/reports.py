@@ -14,7 +14,6 @@ from rlnlp.settings import ConfigError
 from workbook.ledger import careful, profile
 from workbook.ledger.claim import ClaimError
 from workbook.reports import pages
-from workbook.results import results as tables
 from workbook.results.results import ReportError
 from workbook.runs import older
 from workbook.stages.reproduce import side_by_side
@@ -33,8 +32,7 @@ def make(params) -> list[Path]:
         made.append(folder / "verdict.md")
         print(f"report: {os.path.relpath(made[-1])}", flush=True)
     profile.write(params)
-    results = tables.load(params, list(dict.fromkeys(c for r in params.reports.values() for c in r.conditions)))
-    print(f"texts: {os.path.relpath(careful.write(results, params.reports_folder))}", flush=True)
+    print(f"texts: {os.path.relpath(careful.make(params))}", flush=True)
     print(f"ledger: {os.path.relpath(params.reports_folder / 'claims/claims.md')}", flush=True)
     if wrong := side_by_side(params.folder, {"root": params.root, "profile": params.profile}):
         raise ClaimError(wrong)

@@ -87,6 +87,8 @@ def reproduce(
         if good and not reports_only and pipeline.status():  # DVC has the last word
             pipeline.repro("all", "dvc.yaml")
         old = scheduler.failed.keys() | scheduler.lost
+        if ours and "tidy" in map(kind, scheduler.done):
+            read_carefully(folder)
         if ours and "claims" in scheduler.done and (why := side_by_side(folder, values)):
             scheduler.failed["reports/claims.*"] = why
         tell_pages(folder, values, old)
@@ -160,6 +162,14 @@ def tell_pages(folder: Path, values: dict[str, Any] | None, old: set[str]) -> No
 
         found = json.loads(ledger.read_text(encoding="utf-8"))
         print(f"claims: {beside.said(found['rows']) or counted(found['summary'])}", flush=True)
+
+
+def read_carefully(folder: Path) -> None:
+    """What a careful reader sees, to which every report leads, from the tables that were just made."""
+    from workbook.ledger import careful  # it brings pandas
+    from workbook.runs import checks
+
+    print(f"texts: {os.path.relpath(careful.make(checks.load(folder / 'params.yaml')))}", flush=True)
 
 
 def side_by_side(folder: Path, values: dict[str, Any]) -> str:
