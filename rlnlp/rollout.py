@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -66,22 +65,18 @@ def spread(values: Tensor, rows: Tensor, live: Tensor, B: int) -> Tensor:
 @replaceable
 @torch.no_grad()
 def sample(
-    policy: PreTrainedModel,
-    prompts: Prompts,
-    sampling: Sampling,
-    generator: torch.Generator,
-    sampler: Sampler | None = None,
-    mask_model: PreTrainedModel | None = None,
-    mask_rule: Sampler | None = None,
-    follow: Callable[[Tensor], object] = lambda alive: None,
+    policy, prompts, sampling, generator, sampler=None, mask_model=None, mask_rule=None, follow=lambda alive: None
 ) -> Rollout:
     """One response per prompt.
 
-    sampler     truncation of the policy's own tempered distribution; None = all tokens
-    mask_model  NLPO: the tokens that ``mask_rule`` allows under this model are the only ones the policy may choose, and
-                ``sampler`` then truncates what is left. An argument, not something stored, so that a sync is visible
-                in the very next sample.
-    generator   CPU generator; consumes B x T numbers whatever happens, one per row and position
+    policy      a transformers model (``PreTrainedModel``)
+    prompts     ``Prompts`` [B, P]
+    sampling    ``Sampling``: temperature, horizon, from where on a response may end
+    generator   CPU ``torch.Generator``; consumes B x T numbers whatever happens, one per row and position
+    sampler     ``Sampler``, truncation of the policy's own tempered distribution; None = all tokens
+    mask_model  NLPO: the tokens that ``mask_rule``, a ``Sampler``, allows under this model are the only ones the policy
+                may choose, and ``sampler`` then truncates what is left. An argument, not something stored, so that a
+                sync is visible in the very next sample.
     follow      called with the positions [k] of the rows that stay whenever ended rows leave the batch: for whoever
                 holds something per row of the policy's batch (dropout masks)
     Returns a ``Rollout`` [B, T] with T = the longest response in the batch.
