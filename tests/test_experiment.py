@@ -363,6 +363,10 @@ def test_a_seed_finished_before_edits_that_changed_no_digit_counts(world, traini
     (first / "per_seed.csv").write_bytes(kept)
     assert Scheduler(world, params.scratch, {stage: set()}, {stage}, 1).next_stage() == stage
     assert carry.recount(world, condition) == 0  # it counts already
+    real, places = experiment.inputs, set()
+    monkeypatch.setattr(experiment, "inputs", lambda *a: places.add(Path.cwd()) or real(*a))
+    assert carry.recount(world, condition) == 0 and places == {world}  # a brought base model's place is relative to it
+    monkeypatch.setattr(experiment, "inputs", real)
     found = run(world)
     assert found != first and found.resolve() == first and len(trainings) == 1
     out = carry.pack(checks.load(world / "params.yaml"))

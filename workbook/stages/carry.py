@@ -14,6 +14,7 @@ folder `finished` can go.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import shutil
 import sys
@@ -112,9 +113,14 @@ def unpack(folder: Path, scratch: Path) -> int:
 def recount(folder: Path, condition: str) -> int:
     """Let finished seeds of a condition count whose code was edited since without changing a digit: their folder under
     today's key points to them. How many; asked before the condition runs, when all that it starts from is there."""
-    if not rekeyed.names(depends.ROOT) or not (folder / "build/conditions" / f"{condition}.json").is_file():
+    with contextlib.chdir(folder):  # where its runs look for what they start from: a base model's place is relative
+        return _recount(condition) if rekeyed.names(depends.ROOT) else 0
+
+
+def _recount(condition: str) -> int:
+    if not Path("build/conditions", f"{condition}.json").is_file():
         return 0
-    given = conditions.load_condition(condition, folder)
+    given = conditions.load_condition(condition)
     home = given.scratch / "runs" / condition
     if not any(home.glob("*/final")):
         return 0
