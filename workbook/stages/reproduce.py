@@ -87,8 +87,8 @@ def reproduce(
         if good and not reports_only and pipeline.status():  # DVC has the last word
             pipeline.repro("all", "dvc.yaml")
         old = scheduler.failed.keys() | scheduler.lost
-        if ours and "tidy" in map(kind, scheduler.done):
-            read_carefully(folder)
+        if ours and {*COLLECT} & {*map(kind, scheduler.done)} and (why := read_carefully(folder)):
+            scheduler.failed["reports/<profile>/careful"] = why
         if ours and "claims" in scheduler.done and (why := side_by_side(folder, values)):
             scheduler.failed["reports/claims.*"] = why
         tell_pages(folder, values, old)
@@ -164,12 +164,18 @@ def tell_pages(folder: Path, values: dict[str, Any] | None, old: set[str]) -> No
         print(f"claims: {beside.said(found['rows']) or counted(found['summary'])}", flush=True)
 
 
-def read_carefully(folder: Path) -> None:
-    """What a careful reader sees, to which every report leads, from the tables that were just made."""
+def read_carefully(folder: Path) -> str:
+    """Write what a careful reader sees, to which every report leads, from the profile's tables; what went wrong, empty
+    if nothing did."""
     from workbook.ledger import careful  # it brings pandas
+    from workbook.results.results import ReportError
     from workbook.runs import checks
 
-    print(f"texts: {os.path.relpath(careful.make(checks.load(folder / 'params.yaml')))}", flush=True)
+    try:
+        print(f"texts: {os.path.relpath(careful.make(checks.load(folder / 'params.yaml')))}", flush=True)
+    except ReportError as error:
+        return str(error)
+    return ""
 
 
 def side_by_side(folder: Path, values: dict[str, Any]) -> str:
