@@ -14,6 +14,7 @@ from workbook.grue import tasks
 from workbook.grue.encoding import encode
 from workbook.grue.example import Task
 from workbook.grue.rows import clean, examples, place, real
+from workbook.grue.run import drawn
 from workbook.texts.hub import DataError
 
 MIRROR = os.environ.get("RLNLP_TEST_MIRROR", "")
@@ -149,6 +150,15 @@ REAL = {  # task -> rows of train, validation, test in the mirror, and examples 
     "totto": ((1904, 300, 300), 300),
     "wmt16": ((9914, 1200, 1250), 1250),
 }
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_first_examples_of_a_draw_are_the_same_and_whole_however_many_rows_are_made(name):
+    task = tasks.task(name)
+    for part in ("train", "test"):
+        many = examples(task, task.rows(3, part, 200))
+        for count in (1, 2, 7, 20):
+            assert drawn(task, 3, part, count) == many[:count]
 
 
 @with_mirror

@@ -32,7 +32,7 @@ from workbook.grue.arms import ARMS, Arm, arm, shuffled
 from workbook.grue.encoding import encode
 from workbook.grue.evaluate import evaluate, spread
 from workbook.grue.example import Example, Task
-from workbook.grue.raw import causal_tokenizer, t5_tokenizer, train_causal, train_t5
+from workbook.grue.raw import ATTENTION, causal_tokenizer, t5_tokenizer, train_causal, train_t5
 from workbook.grue.rows import examples
 from workbook.grue.scoring import families, ready
 from workbook.grue.settings import Grue
@@ -174,6 +174,8 @@ def _make_part(bench: Bench, task: Task, chosen: Arm, seed: int, fresh: Path, ho
     keep_memory()
     torch.set_num_threads(ours.threads)
     model, tokenizer = pretrained.load(begin, ours.device)
+    if model.config.is_encoder_decoder and ours.device == "cpu":
+        model.set_attn_implementation(ATTENTION)
     rows = {name: given(ours, task, seed, name) for name in PARTS}
     prompts = {name: to(encode(some, tokenizer, ours.prompt_tokens(task)), ours.device) for name, some in rows.items()}
     scoring = ready(task, ours.reward(task), rows["train"])
@@ -266,10 +268,13 @@ def said_of(ours: Grue, task: Task) -> dict[str, str]:
 def drawn(task: Task, draw: int, name: str, count: int) -> list[Example]:
     """The first ``count`` examples of a part of a draw. Several rows may be one example (the references of a concept
     set) and one row several (the turns of a dialogue). Raises ``ValueError`` where so few rows make fewer."""
-    found = examples(task, task.rows(draw, name, ROWS * count))[:count]
+    for asked in (count + 1, ROWS * count):  # as a rule a row is an example, and making rows takes its time
+        found = examples(task, task.rows(draw, name, asked))
+        if len(found) > count:  # the rows of one example stand together: with the next one begun, it is whole
+            break
     if len(found) < count:
-        raise ValueError(f"{task.name}: expected {count} examples of {ROWS * count} rows ({name}), got {len(found)}")
-    return found
+        raise ValueError(f"{task.name}: expected {count} examples of {asked} rows ({name}), got {len(found)}")
+    return found[:count]
 
 
 def first(prompts: Prompts, count: int) -> Prompts:
