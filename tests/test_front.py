@@ -15,6 +15,7 @@ import pytest
 import yaml
 from scipy import stats
 
+from workbook.results.files import per_seed
 from workbook.runs.settings import Bring
 from workbook.site import charts, claim_page, committed, effects, front, picture
 
@@ -84,7 +85,7 @@ PAIRED = [  # profile, condition, condition, metric, whether in yardsticks: show
 
 def paired(profile: str, first: str, second: str, metric: str, scaled: bool) -> list[float]:
     """Mean difference over seeds and its 95 % interval, from per_seed.csv."""
-    table = pd.read_csv(ROOT / f"reports/{profile}/per_seed.csv").query("split == 'test' and decoding == 'plain'")
+    table = pd.read_csv(per_seed(ROOT / "reports" / profile)).query("split == 'test' and decoding == 'plain'")
     wide = table.pivot(index="seed", columns="condition", values=metric)
     apart = (wide[first] - wide[second]) / ((wide.ppo_kl_0 - wide.zero_shot).mean() if scaled else 1)
     half = stats.t.ppf(0.975, len(apart) - 1) * apart.std() / len(apart) ** 0.5

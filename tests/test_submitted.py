@@ -10,6 +10,7 @@ from workbook.ledger import __main__ as command
 from workbook.ledger import checks, judge, submitted
 from workbook.ledger.claim import ClaimError
 from workbook.results import results as tables
+from workbook.results.files import per_seed
 
 ROOT = Path(__file__).parents[1]
 KNOWN = checks.load(ROOT / "claims.yaml")
@@ -24,7 +25,7 @@ def params():
 @pytest.fixture(scope="module")
 def ours():
     """What somebody else would have of these conditions: two metrics on test prompts."""
-    table = pd.read_csv(ROOT / "reports/full/per_seed.csv", low_memory=False)
+    table = pd.read_csv(per_seed(ROOT / "reports/full"), low_memory=False)
     rows = table[table.condition.isin(FEW) & (table.split == "test") & (table.decoding == "plain")]
     return rows[["condition", "seed", "score", "human_log_perplexity"]].reset_index(drop=True)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from workbook.results.files import per_seed
 from workbook.store.tables import read_table
 
 
@@ -41,7 +42,7 @@ def find(folder: str | Path, reports: str | Path) -> Found:
             folders[path.parent.name] = path.parent
         except ValueError as error:
             problems[path.parent.name] = str(error)
-    if (summary := Path(reports) / "per_seed.csv").is_file():
+    if (summary := per_seed(Path(reports))).is_file():
         rows = _numbers(summary)
         parts.append(rows[~rows.condition.isin([*folders, *problems])])
     table = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbook.results.files import CONDITIONS, CURVES, EPISODES, FACTS, PER_SEED, SAMPLES
+from workbook.results.files import CONDITIONS, CURVES, EPISODES, FACTS, SAMPLES, per_seed
 
 NEEDED = ("condition", "algorithm", "kl_coef", "kl_target", "updates", "seed", "split", "decoding", "score")
 WHAT = {  # table: what is not shown without it
@@ -122,16 +122,16 @@ def load(params, conditions: Sequence[str]) -> Results:
     Raises: ReportError naming condition, path and the command that makes it; also if there is no table of seeds at all.
     """
     folder = params.reports_folder
-    table = read_per_seed(folder / PER_SEED)
+    table = read_per_seed(path := per_seed(folder))
     there = dict(tuple(table.groupby("condition", sort=False)))
     missing = {
-        c: f"{folder / PER_SEED}: no rows of {c}; run the stage {stage_of(params, c)} (make reproduce)"
+        c: f"{path}: no rows of {c}; run the stage {stage_of(params, c)} (make reproduce)"
         for c in conditions
         if c not in there
     }
     found = [c for c in conditions if c in there]
     for condition in found:
-        _check(there[condition], condition, folder / PER_SEED, params.seeds)
+        _check(there[condition], condition, path, params.seeds)
     lacking = {name: what for name, what in WHAT.items() if not (folder / name).is_file()}
     curves = pd.DataFrame() if CURVES in lacking else pd.read_csv(folder / CURVES, low_memory=False)
     samples: dict[str, list[dict]] = {c: [] for c in found}

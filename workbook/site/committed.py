@@ -20,7 +20,7 @@ import yaml
 from workbook.figures.names import called
 from workbook.ledger.combine import find_ledgers
 from workbook.ledger.ruling import AWAITING, ELSEWHERE
-from workbook.results.files import DRAWS, PER_SEED, SAMPLES
+from workbook.results.files import SAMPLES, table_of
 from workbook.results.tables import safe, short
 from workbook.runs.older import OLDER
 from workbook.runs.profiles import merged
@@ -28,6 +28,7 @@ from workbook.site import benchmark
 
 ABOUT = {  # profile: what its numbers are of; in the order in which pages show them
     "settle": "the registered design: generated reviews, every text of the same length",
+    "reviews": "real reviews, one base model that writes words; seeds of reinforcement learning alone",
     "imdb": "real reviews, a model trained on them from scratch",
     "full": "generated reviews, texts may end; older code",
     "follow_up": "the second paper's questions, texts may end; older code and settings",
@@ -119,7 +120,7 @@ def read(root: Path) -> Committed:
 
 def measures(reports: Path) -> pd.DataFrame:
     """The profile's table of draws, of whole runs on test prompts."""
-    file = next((reports / name for name in (DRAWS, PER_SEED) if (reports / name).is_file()), None)
+    file = table_of(reports)
     table = pd.DataFrame(columns=["condition", "split", "decoding", "seed"]) if file is None else pd.read_csv(file)
     return table[table.split == "test"]
 

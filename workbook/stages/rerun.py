@@ -23,7 +23,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from workbook.results.files import DRAWS, PER_SEED
+from workbook.results.files import table_of
 from workbook.runs import checks, conditions, experiment, roots
 from workbook.runs.params import Params
 from workbook.runs.settings import Run
@@ -47,10 +47,7 @@ def committed(root: Path) -> dict[str, Path]:
         name: folder
         for name, folder in folders.items()
         if (folder / "params.yaml").is_file()
-        and (
-            any((root / "reports" / name / table).is_file() for table in (PER_SEED, DRAWS))
-            or any(folder.glob("finished/*.tar.xz"))
-        )
+        and (table_of(root / "reports" / name) or any(folder.glob("finished/*.tar.xz")))
     }
 
 

@@ -17,7 +17,7 @@ from workbook.ledger import looks, one_model
 from workbook.ledger.combine import NO_EVIDENCE
 from workbook.results import results as tables
 from workbook.results.design import plain
-from workbook.results.files import DRAWS, PER_SEED
+from workbook.results.files import DRAWS, per_seed, table_of
 from workbook.results.results import Results
 
 NOT_DESIGN = ("decodings", "breaks", "learning_rate")  # how it is measured, what follows from it, what a search chose
@@ -64,8 +64,7 @@ def counts(params, without: Collection[str] = NO_EVIDENCE) -> bool:
     and a profile that lists no claim is of such draws; seeds that share one base model are no draws."""
     if one_model.shared(params):
         return False
-    there = any((params.reports_folder / name).is_file() for name in (PER_SEED, DRAWS))
-    return there and bool(params.claims) and params.profile not in without
+    return bool(table_of(params.reports_folder)) and bool(params.claims) and params.profile not in without
 
 
 def source(params) -> Source:
@@ -74,7 +73,7 @@ def source(params) -> Source:
         results = looks.results(params)
         settings = {c: described(params, c) for c in results.params.runs}
         return Source(params.profile, results.params, results, settings, {}, registered=True)
-    table = tables.read_per_seed(params.reports_folder / PER_SEED)
+    table = tables.read_per_seed(per_seed(params.reports_folder))
     rows = {c: found for c, found in table.groupby("condition", sort=False) if c in params.all_runs}
     settings = {c: described(params, c) for c in rows}
     stale = {c: said for c in rows if (said := otherwise(rows[c], settings[c], params.seeds))}
