@@ -28,7 +28,8 @@ def profile(tmp_path):
     for condition in ("a", "d"):
         run = folder / "runs" / condition
         (run / "config.json").write_text(f'{{"condition": "{condition}", "run": {{}}, "learner": {{"updates": 2}}}}')
-        lines = [{"condition": condition, "seed": s, "prompt": "", "response": "x", "score": 0.5} for s in (1, 2)]
+        line = {"condition": condition, "prompt": " ".join("abcdefghijklmnopqrstuvwxyz"), "score": 0.5}
+        lines = [{**line, "seed": s, "response": f"x{i}"} for i in range(7) for s in (1, 2)]
         (run / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     curve = {"condition": "a", "seed": 1, "update": 1, "objective/score": 1 / 3, "policy/loss": 0.1}
     write_table(folder / "runs/a/curves.csv", [curve, {**curve, "seed": 2, "objective/score": 2 / 3}])
@@ -69,7 +70,10 @@ def test_the_other_tables_hold_what_reports_read_and_no_more(profile, tmp_path):
     assert "policy/loss" not in curves[0]
     assert read_table(out / "learning_curves.csv") == [{"update": 1, "a": 0.5}]
     texts = [json.loads(line) for line in (out / "samples.jsonl").read_text().splitlines()]
-    assert [(t["condition"], t["seed"]) for t in texts] == [("a", 1), ("d", 1)]  # the first seed's
+    of = {(c, s): [t["response"] for t in texts if (t["condition"], t["seed"]) == (c, s)] for c in "ad" for s in (1, 2)}
+    every = [f"x{i}" for i in range(7)]
+    assert of == {("a", 1): every, ("a", 2): every[:5], ("d", 1): every, ("d", 2): every[:5]}
+    assert {t["prompt"] for t in texts} == {"… " + " ".join("ghijklmnopqrstuvwxyz")}  # twenty words
     assert set(json.loads((out / "conditions.json").read_text())) == {"a", "d"}
     assert json.loads((out / "episodes.json").read_text()) == {"a": {"tokens": ["a"], "kl": [0.1235]}}
     facts = json.loads((out / "facts.json").read_text())

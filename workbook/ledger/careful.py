@@ -134,10 +134,11 @@ def commonest(texts: Sequence[str]) -> str:
 
 
 def samples(reports: Path) -> dict[str, list[str]]:
-    """Condition -> its committed texts: of samples.jsonl; where a profile has none, those of its pages."""
+    """Condition -> the first seed's committed texts: of samples.jsonl; where a profile has none, of its pages."""
     found: dict[str, list[str]] = {}
     if (file := reports / SAMPLES).is_file():
-        for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        for line in (line for line in lines if line["seed"] == lines[0]["seed"]):
             found.setdefault(line["condition"], []).append(line["response"])
         return found
     for file in sorted(reports.glob("*/samples.md")):

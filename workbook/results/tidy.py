@@ -5,9 +5,10 @@ from.
 
 per_seed.csv: a row per condition, seed, split and decoding, a column per metric (docs/reference/metrics.md); a cell is
 empty where a metric was not measured. curves.csv: a row per condition, seed and update, what reports read of training,
-six digits. conditions.json: what each run is. samples.jsonl: the first seed's texts, unselected. episodes.json: one
-episode of each run. facts.json: models of every seed, and what the search chose. metrics.json: condition -> metric ->
-mean over seeds on the test prompts, plain decoding: the few numbers that DVC compares between versions.
+six digits. conditions.json: what each run is. samples.jsonl: the first seed's texts and a few of every other,
+unselected, and of their prompts the last words: a real review is not ours. episodes.json: one episode of each run.
+facts.json: models of every seed, and what the search chose. metrics.json: condition -> metric -> mean over seeds on the
+test prompts, plain decoding: the few numbers that DVC compares between versions.
 """
 
 from __future__ import annotations
@@ -15,13 +16,25 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
-from workbook.results.files import CONDITIONS, CURVES, EPISODES, FACTS, LEARNING_CURVES, METRICS, PER_SEED, SAMPLES
+from workbook.results.files import (
+    CONDITIONS,
+    CURVES,
+    EPISODES,
+    FACTS,
+    LEARNING_CURVES,
+    METRICS,
+    PER_SEED,
+    SAMPLES,
+    TEXTS,
+)
+from workbook.results.tables import short
 from workbook.store.files import atomic_json, atomic_write
 from workbook.store.tables import read_table, write_table
 
@@ -96,14 +109,18 @@ def write(folder: Path, conditions: Iterable[str], seeds: Iterable[int], out: Pa
     atomic_json(out / CONDITIONS, {c: _json(run / "config.json") for c, run in done.items()})
     episodes = {c: run / "episode.json" for c, run in done.items()}
     atomic_json(out / EPISODES, {c: _short(_json(path)) for c, path in episodes.items() if path.is_file()})
-    lines = [
-        line
-        for run in done.values()
-        for line in (run / SAMPLES).read_text(encoding="utf-8").splitlines()
-        if line and json.loads(line)["seed"] == seeds[0]
-    ]
-    atomic_write(out / SAMPLES, "".join(line + "\n" for line in lines))
+    texts = [text for run in done.values() for text in _texts(run / SAMPLES, seeds[0])]
+    atomic_write(out / SAMPLES, "".join(json.dumps(text, ensure_ascii=False) + "\n" for text in texts))
     atomic_json(out / FACTS, facts(folder, seeds))
+
+
+def _texts(path: Path, first: int) -> Iterator[dict[str, Any]]:
+    """All of the first seed's, and as many of every other's as pages show."""
+    of_seed: Counter[int] = Counter()
+    for sample in map(json.loads, filter(None, path.read_text(encoding="utf-8").splitlines())):
+        of_seed[sample["seed"]] += 1
+        if sample["seed"] == first or of_seed[sample["seed"]] <= TEXTS:
+            yield {**sample, "prompt": short(sample["prompt"])}
 
 
 def _short(value: Any) -> Any:

@@ -12,13 +12,13 @@ from typing import Any
 import pandas as pd
 
 from workbook.ledger import beside
+from workbook.results.files import TEXTS
 from workbook.results.measures import MEASURES
 from workbook.results.tables import join, markdown
 from workbook.runs.older import OLDER
 from workbook.site import benchmark, charts, effects, vega
 from workbook.site.committed import ABOUT, DESIGN, DRAWN, Committed, deciding, folder, tested
 
-TEXTS = 5  # of each seed
 SHOWN = 4  # conditions whose texts are shown
 JUDGE, DRAW = (f".venv/bin/python -m workbook.stages.settle {what} {DESIGN}" for what in ("judge", "run"))
 NOT_SETTINGS = ("decodings", "test_prompts")  # of a run's entry: what is measured, not how it is made
