@@ -10,6 +10,7 @@ import pytest
 from rlnlp.settings import ConfigError
 from tests.executed import ROOT
 from workbook.ledger import combine, forest, one_model, page, profile
+from workbook.results.files import PER_SEED
 from workbook.runs import checks, conditions, made_here
 from workbook.store.files import atomic_json
 from workbook.synthesis import sources
@@ -74,7 +75,7 @@ def test_the_rows_of_a_profile_are_marked_when_its_ledger_is_written(tmp_path, r
 
 
 def test_it_is_not_pooled(tmp_path):
-    (tmp_path / sources.PER_SEED).write_text("x")
+    (tmp_path / PER_SEED).write_text("x")
     for name, expected in (("reviews", False), ("imdb", True)):
         task = SimpleNamespace(name=name)
         params = SimpleNamespace(task=task, seeds=(1, 2), claims=("P01",), profile="x", reports_folder=tmp_path)

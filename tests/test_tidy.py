@@ -33,7 +33,7 @@ def profile(tmp_path):
         (run / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     curve = {"condition": "a", "seed": 1, "update": 1, "objective/score": 1 / 3, "policy/loss": 0.1}
     write_table(folder / "runs/a/curves.csv", [curve, {**curve, "seed": 2, "objective/score": 2 / 3}])
-    (folder / "runs/a/episode.json").write_text('{"tokens": ["a"], "kl": [0.123456]}')
+    (folder / "runs/a/episode.json").write_text('{"tokens": ["a"], "kl": [0.123456], "prompt": "x"}')
     (folder / "tune").mkdir()
     (folder / "tune/ppo.json").write_text('{"kl_coef": 0.05}')
     (folder / "models/draw1").mkdir(parents=True)
@@ -75,7 +75,7 @@ def test_the_other_tables_hold_what_reports_read_and_no_more(profile, tmp_path):
     assert of == {("a", 1): every, ("a", 2): every[:5], ("d", 1): every, ("d", 2): every[:5]}
     assert {t["prompt"] for t in texts} == {"… " + " ".join("ghijklmnopqrstuvwxyz")}  # twenty words
     assert set(json.loads((out / "conditions.json").read_text())) == {"a", "d"}
-    assert json.loads((out / "episodes.json").read_text()) == {"a": {"tokens": ["a"], "kl": [0.1235]}}
+    assert json.loads((out / "episodes.json").read_text()) == {"a": {"tokens": ["a"], "kl": [0.1235], "prompt": "x"}}
     facts = json.loads((out / "facts.json").read_text())
     assert facts == {
         "models": {"1": {"policy": {"vocabulary": 710}}},
