@@ -108,7 +108,7 @@ def home(found: Committed) -> str:
 WAYS = {  # what a visitor asks: where it is answered
     "Does NLPO beat PPO?": ("The claim, tested", "claims/P04/index.md"),
     "Which claims hold?": ("Findings", "findings/index.md"),
-    "What do such models write?": ("Texts of real reviews without the penalty", "claims/P01/index.md#texts-of-imdb"),
+    "What do such models write?": ("Texts of real reviews without the penalty", "claims/P01/index.md#texts-of-reviews"),
     "My model, my reward?": ("Twelve lines of Python", "docs/use/twelve_lines.md"),
     "Run one claim again?": ("Choose it, its page has the command", "findings/index.md#claim-by-claim"),
     "Learn it?": ("The lessons", "docs/learn/lessons.md"),
