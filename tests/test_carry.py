@@ -9,6 +9,7 @@ import pytest
 
 from rlnlp.settings import ConfigError
 from workbook.stages import carry, reproduce
+from workbook.store.files import is_sealed
 
 
 def archive(folder: Path, files: dict[str, bytes], **about) -> Path:
@@ -35,6 +36,20 @@ def test_what_is_there_already_stays_as_it_is(tmp_path):
     mine.write_text("mine")
     assert carry.unpack(tmp_path, tmp_path / "scratch") == 1
     assert mine.read_text() == "mine" and json.loads((tmp_path / "scratch" / ROW).read_text()) == {}
+
+
+def test_of_a_prompt_no_more_is_packed_than_tables_show(tmp_path):
+    final, place = tmp_path / "seed1-0" / "final", tmp_path / "packed"
+    final.mkdir(parents=True)
+    text = {"prompt": " ".join(str(n) for n in range(300)), "response": "x"}
+    (final / "per_seed.csv").write_text("seed\n1\n")
+    (final / "curves.csv").write_text("")
+    (final / "samples.json").write_text(json.dumps([text, text]))
+    (final / "episode.json").write_text(json.dumps(text))
+    carry._slim(final, place, 1)
+    kept = {**text, "prompt": "… " + " ".join(str(n) for n in range(280, 300))}
+    assert json.loads((place / "samples.json").read_text()) == [kept, kept]
+    assert json.loads((place / "episode.json").read_text()) == kept and is_sealed(place)
 
 
 OTHERS = ["../out.csv", "/out.csv", f"{SEED}/../../../../x", "runs/ppo/x.csv", f"{SEED}/a/b.csv"]

@@ -80,6 +80,10 @@ PAIRED = [  # profile, condition, condition, metric, whether in yardsticks: show
     ("imdb", "nlpo_kl_0", "nlpo_kl_default", "judge", False),
     *(("follow_up", "ppo_kl_0", "ppo_kl_default", m, False) for m in ("score", "generation_log_perplexity", "judge")),
     ("full", "dropout_independent_020", "ppo_kl_default", "score", True),
+    ("reviews", "nlpo_kl_0", "nlpo_kl_default", "msttr", False),
+    *(("reviews", f"{learner}_kl_0", "supervised", "score", False) for learner in ("ppo", "nlpo")),
+    ("reviews", "ppo_kl_0", "supervised", "human_log_perplexity", False),
+    ("reviews", "grpo", "ppo_kl_default", "score", False),
 ]
 
 

@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "reports").glob("*/*/verdict.md"))
 REPORTS = [p for p in PAGES if "/careful/" not in p]
 MARKDOWN = sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "reports").rglob("*.md"))
-TABLES = ("mini", "full", "imdb", "follow_up", "pilot")  # profiles with a table of runs
+TABLES = ("mini", "full", "imdb", "reviews", "follow_up", "pilot")  # profiles with a table of runs
 
 
 def read(place: str) -> str:
@@ -264,13 +264,20 @@ def test_texts_of_older_pages_are_read(tmp_path):
     assert careful.samples(tmp_path) == {"zero_shot": ["one_two"], "ppo_kl_0": ["x"]}
 
 
-@pytest.mark.parametrize("profile", ["mini", "settle", "imdb", "full", "follow_up"])
+def test_invented_words_are_looked_for_in_texts_of_the_first_seed_alone(tmp_path):
+    lines = [{"condition": c, "seed": s, "response": f"{c} {s}"} for c in "ab" for s in (3, 4)]
+    (tmp_path / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert careful.samples(tmp_path) == {"a": ["a 3"], "b": ["b 3"]}
+
+
+@pytest.mark.parametrize("profile", ["mini", "settle", "imdb", "reviews", "full", "follow_up"])
 def test_what_a_careful_reader_sees_is_said_of_the_committed_tables(profile):
     text = read(f"reports/{profile}/careful/verdict.md")
-    within = "None of" in text  # of imdb's no run is beyond chance
-    assert ("one in a hundred of its others, of the untrained model's" in text) == (not within) == (profile != "imdb")
-    assert "## Stock phrases" in text and ("by 20 texts of one seed" in text) == (profile == "imdb")
-    assert ("## Words that are none" in text) == (profile == "imdb")
+    within = "None of" in text  # of real reviews no run is beyond chance
+    real = profile in ("imdb", "reviews")
+    assert ("one in a hundred of its others, of the untrained model's" in text) == (not within) == (not real)
+    assert "## Stock phrases" in text and ("by 20 texts of one seed" in text) == real
+    assert ("## Words that are none" in text) == real
     if profile in TABLES:
         conditions = dict.fromkeys(c for r in params(profile).reports.values() for c in r.conditions)
         assert text == careful.text(tables_of.load(params(profile), list(conditions)))

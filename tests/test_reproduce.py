@@ -583,6 +583,8 @@ def test_what_a_careful_reader_sees_is_made_with_the_tables(tmp_path, capsys):
     assert "texts: " in capsys.readouterr().out
     (reports / "per_seed.csv").unlink()
     assert "per_seed.csv: no such file; run the pipeline" in read_carefully(profile)
+    (reports / "per_seed.csv").write_text("")
+    assert "per_seed.csv: No columns to parse from file; run the pipeline" in read_carefully(profile)
 
 
 def test_the_notebook_of_a_failure_is_the_one_its_log_names(tmp_path):

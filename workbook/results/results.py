@@ -184,10 +184,13 @@ def _as_stated(params, condition: str, rows: pd.DataFrame) -> dict[str, dict]:
 
 
 def read_per_seed(path: Path) -> pd.DataFrame:
-    """The table of seeds. Raises: ReportError if it is not there or lacks a column."""
+    """The table of seeds. Raises: ReportError if it is not there, is empty or lacks a column."""
     if not path.is_file():
         raise ReportError(f"{path}: no such file; run the pipeline (make reproduce)")
-    table = pd.read_csv(path, low_memory=False)
+    try:
+        table = pd.read_csv(path, low_memory=False)
+    except ValueError as error:  # an empty file
+        raise ReportError(f"{path}: {error}; run the pipeline (make reproduce)") from error
     if lost := [c for c in NEEDED if c not in table]:
         raise ReportError(f"{path}: no column {lost}")
     return table

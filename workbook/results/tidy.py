@@ -108,7 +108,7 @@ def write(folder: Path, conditions: Iterable[str], seeds: Iterable[int], out: Pa
     write_table(out / LEARNING_CURVES, mean_scores(curves))
     atomic_json(out / CONDITIONS, {c: _json(run / "config.json") for c, run in done.items()})
     episodes = {c: run / "episode.json" for c, run in done.items()}
-    atomic_json(out / EPISODES, {c: _shown(_short(_json(path))) for c, path in episodes.items() if path.is_file()})
+    atomic_json(out / EPISODES, {c: shown(_short(_json(path))) for c, path in episodes.items() if path.is_file()})
     texts = [text for run in done.values() for text in _texts(run / SAMPLES, seeds[0])]
     atomic_write(out / SAMPLES, "".join(json.dumps(text, ensure_ascii=False) + "\n" for text in texts))
     atomic_json(out / FACTS, facts(folder, seeds))
@@ -120,10 +120,11 @@ def _texts(path: Path, first: int) -> Iterator[dict[str, Any]]:
     for sample in map(json.loads, filter(None, path.read_text(encoding="utf-8").splitlines())):
         of_seed[sample["seed"]] += 1
         if sample["seed"] == first or of_seed[sample["seed"]] <= TEXTS:
-            yield _shown(sample)
+            yield shown(sample)
 
 
-def _shown(sample: dict[str, Any]) -> dict[str, Any]:
+def shown(sample: dict[str, Any]) -> dict[str, Any]:
+    """A text or an episode with the last words of its prompt."""
     return {**sample, "prompt": short(sample["prompt"])}
 
 

@@ -3,12 +3,12 @@
     python -m workbook.stages.carry PROFILE      # what is finished and not packed yet: profiles/PROFILE/finished/
 
 Commit the new file. `make reproduce PROFILE=...` unpacks all of them first, so that it goes on where the machines
-before it stopped: the tables that are committed in the end are the same bytes (of a curve no more is packed than they
-hold, of episodes the first seed's). A finished seed counts as ever under the key of all that decides its numbers, the
-bytes of the models that it started from among them: where these differ, what was unpacked is left aside and the seed
-runs again. After an edit of the code that changes no digit (`rekey`), its folder under the new key points to it. Runs
-that others start from are not packed, as their policies would have to be. Once the profile's tables are committed, its
-folder `finished` can go.
+before it stopped: the tables that are committed in the end are the same bytes (of a curve and of prompts no more is
+packed than they hold, of episodes the first seed's). A finished seed counts as ever under the key of all that decides
+its numbers, the bytes of the models that it started from among them: where these differ, what was unpacked is left
+aside and the seed runs again. After an edit of the code that changes no digit (`rekey`), its folder under the new key
+points to it. Runs that others start from are not packed, as their policies would have to be. Once the profile's tables
+are committed, its folder `finished` can go.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from pathlib import Path
 
 from rlnlp.settings import ConfigError
 from workbook.results.files import CURVES, PER_SEED
-from workbook.results.tidy import thinned
+from workbook.results.tidy import shown, thinned
 from workbook.runs import checks, conditions
 from workbook.runs.params import Params
 from workbook.stages import depends
 from workbook.store import rekeyed
 from workbook.store.archives import unpacked
-from workbook.store.files import atomic_write, is_sealed, seal, whole
+from workbook.store.files import atomic_json, atomic_write, is_sealed, read_json, seal, whole
 from workbook.store.fingerprint import digest
 from workbook.store.tables import read_table, write_table
 
-KEPT, EPISODE = (PER_SEED, "samples.json"), "episode.json"  # of a finished seed
+TEXTS, EPISODE = "samples.json", "episode.json"  # of a finished seed
 IN_PLACE = "policy/README.md"  # of its weights, which stay where they were trained
 SAID = "These weights stayed on the machine that trained them. Remove this seed's folder to train it again.\n"
 SEED, ROW = "runs/*/*/final", "tune/*/*/row.json"
@@ -81,13 +81,13 @@ def _slim(final: Path, place: Path, first: int) -> None:
     """What is packed of a finished seed; first: the profile's first seed."""
     (place / "policy").mkdir(parents=True)
     (place / IN_PLACE).write_text(SAID)
-    for name in KEPT:
-        shutil.copyfile(final / name, place / name)
+    shutil.copyfile(final / PER_SEED, place / PER_SEED)
+    atomic_json(place / TEXTS, [shown(sample) for sample in read_json(final / TEXTS)])
     curve = read_table(final / CURVES)
     columns = list(curve[0]) if curve else []
     write_table(place / CURVES, [{name: row.get(name) for name in columns} for row in thinned(curve)], columns)
     if final.parent.name.startswith(f"seed{first}-") and (final / EPISODE).is_file():
-        shutil.copyfile(final / EPISODE, place / EPISODE)
+        atomic_json(place / EPISODE, shown(read_json(final / EPISODE)))
     seal(place)
 
 

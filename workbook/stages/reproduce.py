@@ -88,7 +88,7 @@ def reproduce(
             pipeline.repro("all", "dvc.yaml")
         old = scheduler.failed.keys() | scheduler.lost
         if ours and {*COLLECT} & {*map(kind, scheduler.done)} and (why := read_carefully(folder)):
-            scheduler.failed["reports/<profile>/careful"] = why
+            scheduler.failed["careful"] = why
         if ours and "claims" in scheduler.done and (why := side_by_side(folder, values)):
             scheduler.failed["reports/claims.*"] = why
         tell_pages(folder, values, old)

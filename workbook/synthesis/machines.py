@@ -232,6 +232,7 @@ def _table(root: Path, commit: str) -> pd.DataFrame:
 def _prompts(path: Path) -> pd.DataFrame:
     """condition x prompt: scores of the first seed's responses, of conditions with the same prompts as most."""
     rows = pd.DataFrame([json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()])
+    rows = rows[rows.seed == rows.seed.iloc[0]]
     wide = rows.assign(prompt=rows.groupby("condition").cumcount()).pivot(
         index="condition", columns="prompt", values="score"
     )
