@@ -21,7 +21,7 @@ from workbook.ledger.made import Component
 from workbook.ledger.ruling import AWAITING, ELSEWHERE, RULE, TURNS, WRITTEN
 from workbook.results import tables
 from workbook.results.measures import MEASURES
-from workbook.results.tables import counted, effect, join, signed
+from workbook.results.tables import counted, effect, join, p_value, signed
 from workbook.statistics import paired
 from workbook.statistics.rule import AGAINST, FOR, OPENS
 from workbook.store.files import atomic_write, plain
@@ -154,8 +154,8 @@ def sharpness(rows: Rows) -> pd.DataFrame:
                 "claim": row["id"],
                 "word": row["word"],
                 "parts that hold": row["parts_held"] or ("1 of 1" if row["word"] in FOR else "0 of 1"),
-                "p (holds)": _p(row["p"]),
-                "q": _p(row["q"]) if row["word"] in FOR else NOTHING,
+                "p (holds)": p_value(row["p"]),
+                "q": p_value(row["q"]) if row["word"] in FOR else NOTHING,
                 "holds, if as stated": _share(row["assay"], "holds"),
                 "refuted, if nothing is there": _share(row["assay"], "refuted"),
             }
@@ -208,10 +208,10 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
             "published": effect(c["published"], c["published_low"], c["published_high"]),
             "stated": ("±" if c["direction"] == "equal" else "") + f"{c['stated']:.3g}",
             "unit": c["unit"],
-            "p (t)": _p(c["p_t"]),
-            "Holm": _p(c["p_t_holm"]),
-            "Holm, table": _p(c["p_t_table"]),
-            "p (exact)": _p(c["p_exact"]),
+            "p (t)": p_value(c["p_t"]),
+            "Holm": p_value(c["p_t_holm"]),
+            "Holm, table": p_value(c["p_t_table"]),
+            "p (exact)": p_value(c["p_exact"]),
             "n": "" if c["n"] is None else f"{c['n']}",
             "n that settles it": "" if c["n_needed"] is None else in_words(c["n_needed"], c["n"]),
             "word": c["word"] + (f" ({c['note']})" if c["note"] else ""),
@@ -326,7 +326,3 @@ def _unit(c: Mapping[str, Any]) -> str:
 
 def _share(assay: Mapping[str, float] | None, which: str) -> str:
     return NOTHING if assay is None else f"{assay[which]:.2f}"
-
-
-def _p(value: float | None) -> str:
-    return "" if value is None else "<0.001" if value < 0.001 else f"{value:.3f}"

@@ -43,6 +43,11 @@ def number(value: float) -> str:
     return minus(f"{Decimal(f'{value:.1e}'):f}")
 
 
+def p_value(value: float | None) -> str:
+    """Three decimals, "<0.001" where they would say no more; "" for none."""
+    return "" if value is None or pd.isna(value) else "<0.001" if value < 0.001 else f"{value:.3f}"
+
+
 def between(low: float | None, high: float | None) -> str:
     """ "[low, high]"; empty where there is no interval (one seed)."""
     return "" if low is None or pd.isna(low) else f"[{number(low)}, {number(high)}]"

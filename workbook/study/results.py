@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from workbook.results.tables import between, join, number, signed
+from workbook.results.tables import between, join, number, p_value, signed
 from workbook.statistics import paired, rule
 from workbook.study import agreement
 from workbook.study.protocol import BASE, BOTH, TASK, TWICE, Config, rounds
@@ -227,7 +227,7 @@ def shares_table(rows: pd.DataFrame) -> pd.DataFrame:
                     "seed": row["seed"],
                     "for : against : ties": f"{of['wins']} : {of['losses']} : {of['ties']}",
                     "share [95 %]": f"{number(of['share'])} {between(of['low'], of['high'])}",
-                    **{name: "" if p is None or pd.isna(p) else number(p) for name, p in ps.items()},
+                    **{name: p_value(p) for name, p in ps.items()},
                 }
             )
     return pd.DataFrame(out)
