@@ -128,6 +128,8 @@ def test_a_claims_page_shows_each_profiles_numbers_in_their_unit_first(site):
     low, high = text.index(effects.raw(test)), text.index(effects.yardsticks(test))
     assert low < high and effects.raw_published(test) in text and "dvc repro runs@" in text
     assert "ppo_kl_default" in text and "What would change our mind" in text
+    said = (site / "claims/P01/index.html").read_text(encoding="utf-8")
+    assert "reviews, 5 seeds of one base model" in said and "imdb, 5 draws" in said and "reviews, 5 draws" not in said
 
 
 def test_a_claims_page_has_five_texts_of_every_seed_and_run_shown():

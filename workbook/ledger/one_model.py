@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from workbook.texts import tasks
@@ -24,3 +24,8 @@ def shared(params) -> bool:
 def marked(rows: Sequence[Mapping[str, Any]]) -> bool:
     """Whether a ledger's rows say so of their profile."""
     return any(row.get("one_model") for row in rows)
+
+
+def units(rows: Iterable[Mapping[str, Any]]) -> str:
+    """What the n of a ledger's rows counts."""
+    return "seeds of one base model" if marked(list(rows)) else "draws"

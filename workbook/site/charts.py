@@ -20,6 +20,7 @@ import pandas as pd
 
 from workbook.figures import names as naming
 from workbook.figures.style import COLORS, GREY
+from workbook.ledger import one_model
 from workbook.ledger.claim import repetitions
 from workbook.results.files import CURVES
 from workbook.results.measures import label
@@ -110,7 +111,7 @@ def effects(found: Committed, name: str, rows: Sequence[tuple[str, str, Mapping[
             "published": test["published"],
             "difference": f"{told.raw(test)} {told.unit(test)}".strip(),
             "told": told.raw_published(test) or "no number",
-            "profile": f"{profile}, {test['n']} draws",
+            "profile": f"{profile}, {test['n']} {one_model.units(found.ledgers[profile].values())}",
             "word": test["word"],
         }
         for called, profile, test in rows

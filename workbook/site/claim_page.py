@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from workbook.ledger import beside
+from workbook.ledger import beside, one_model
 from workbook.results.files import TEXTS
 from workbook.results.measures import MEASURES
 from workbook.results.tables import join, markdown
@@ -73,7 +73,7 @@ def opening(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]])
     table = [
         {
             "profile": f"`{profile}`: {ABOUT.get(profile, 'settings of its own')}",
-            "draws": row["seeds"],
+            "draws": row["seeds"] if not one_model.marked([row]) else f"{row['seeds']} {one_model.units([row])}",
             "word": effects.verdict(row["word"]) if tested(row) else beside.word(row) or "too few draws for a word",
             "at half the budget": row["half_word"] if tested(row) and row["half_word"] else "–",
         }
@@ -123,7 +123,7 @@ def tests(rows: Mapping[str, Mapping[str, Any]], role: str) -> list[str]:
             row = rows[profile]
             table.append(
                 {
-                    "profile": f"{profile}, {test['n']} draws",
+                    "profile": f"{profile}, {test['n']} {one_model.units([row])}",
                     f"difference, {effects.unit(test)}".rstrip(", "): effects.raw(test),
                     "published": effects.raw_published(test) or "–",
                     "in yardsticks": effects.yardsticks(test),
