@@ -17,6 +17,8 @@ from transformers import (
     MT5ForConditionalGeneration,
     PegasusConfig,
     PegasusForConditionalGeneration,
+    T5Config,
+    T5ForConditionalGeneration,
 )
 
 from rlnlp.decoding import beam_search
@@ -311,6 +313,16 @@ def test_a_raw_model_is_t5_with_tied_embeddings_and_no_dropout():
     assert model.get_output_embeddings().weight is model.get_input_embeddings().weight
     assert model.config.is_gated_act and model.config.dropout_rate == 0 and model.config.d_kv == 24
     assert 4e5 < sum(w.numel() for w in model.parameters()) < 6e5
+
+
+def test_a_raw_model_computes_what_t5_does_as_transformers_writes_it():
+    model = new_t5(t5_tokenizer(WORDS), SMALL, 0)
+    values = {**model.config.to_dict(), "feed_forward_proj": "gated-gelu", "dense_act_fn": "gelu_new"}
+    theirs = T5ForConditionalGeneration(T5Config(**values, attn_implementation="sdpa")).eval()
+    theirs.load_state_dict(model.state_dict())
+    said = {"input_ids": torch.tensor([[5, 4, 3, 1]]), "decoder_input_ids": torch.tensor([[0, 4, 5]])}
+    assert theirs.config.dense_act_fn == "gelu_new" and theirs.config._attn_implementation == "sdpa"
+    torch.testing.assert_close(model.eval()(**said).logits, theirs(**said).logits, rtol=1e-4, atol=1e-6)
 
 
 # ---------------------------------------------------------------------------------------------------------- warm start

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from workbook.results import tidy
+from workbook.results import files, tidy
 from workbook.store.tables import read_table, write_table
 
 RUN = {"condition": "a", "seed": 1, "split": "test", "decoding": "plain", "score": 0.5}
@@ -82,6 +82,15 @@ def test_the_other_tables_hold_what_reports_read_and_no_more(profile, tmp_path):
         "tune": {"ppo": {"kl_coef": 0.05}},
         "variants": {},
     }
+
+
+def test_a_packed_table_is_the_one_where_there_is_no_other(tmp_path):
+    assert files.table_of(tmp_path) is None and files.per_seed(tmp_path) == tmp_path / "per_seed.csv"
+    for name in ("per_seed.csv.xz", "per_seed.csv"):  # each goes before those that were there
+        (tmp_path / name).touch()
+        assert files.table_of(tmp_path) == files.per_seed(tmp_path) == tmp_path / name
+    (tmp_path / "draws.csv.xz").touch()
+    assert files.table_of(tmp_path) == tmp_path / "draws.csv.xz"
 
 
 def test_a_wrong_call_says_what_was_expected(capsys):

@@ -138,8 +138,9 @@ def samples(reports: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     if (file := reports / SAMPLES).is_file():
         lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-        for line in (line for line in lines if line["seed"] == lines[0]["seed"]):
-            found.setdefault(line["condition"], []).append(line["response"])
+        for line in lines:
+            if line["seed"] == lines[0]["seed"]:
+                found.setdefault(line["condition"], []).append(line["response"])
         return found
     for file in sorted(reports.glob("*/samples.md")):
         for section in file.read_text(encoding="utf-8").split("\n## ")[1:]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from workbook.texts import tasks
@@ -21,11 +21,11 @@ def shared(params) -> bool:
     return len(params.seeds) > 1 and len({draw(seed) for seed in params.seeds}) == 1
 
 
-def marked(rows: Sequence[Mapping[str, Any]]) -> bool:
+def marked(rows: Iterable[Mapping[str, Any]]) -> bool:
     """Whether a ledger's rows say so of their profile."""
     return any(row.get("one_model") for row in rows)
 
 
 def units(rows: Iterable[Mapping[str, Any]]) -> str:
     """What the n of a ledger's rows counts."""
-    return "seeds of one base model" if marked(list(rows)) else "draws"
+    return "seeds of one base model" if marked(rows) else "draws"

@@ -32,7 +32,7 @@ from workbook.results.files import (
     METRICS,
     PER_SEED,
     SAMPLES,
-    TEXTS,
+    TEXTS_OF_A_SEED,
 )
 from workbook.results.tables import short
 from workbook.store.files import atomic_json, atomic_write
@@ -119,7 +119,7 @@ def _texts(path: Path, first: int) -> Iterator[dict[str, Any]]:
     of_seed: Counter[int] = Counter()
     for sample in map(json.loads, filter(None, path.read_text(encoding="utf-8").splitlines())):
         of_seed[sample["seed"]] += 1
-        if sample["seed"] == first or of_seed[sample["seed"]] <= TEXTS:
+        if sample["seed"] == first or of_seed[sample["seed"]] <= TEXTS_OF_A_SEED:
             yield shown(sample)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from workbook.ledger import beside, one_model
-from workbook.results.files import TEXTS
+from workbook.results.files import TEXTS_OF_A_SEED
 from workbook.results.measures import MEASURES
 from workbook.results.tables import join, markdown
 from workbook.runs.older import OLDER
@@ -237,7 +237,7 @@ def texts(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
         for name in [n for n in named_conditions(rows) if n in kept][:SHOWN]:
             for seed in dict.fromkeys(text.seed for text in kept[name]):
                 seeds[seed] = None
-                lines = [text.line for text in kept[name] if text.seed == seed][:TEXTS]
+                lines = [text.line for text in kept[name] if text.seed == seed][:TEXTS_OF_A_SEED]
                 numbered = "\n".join(f"{i}. {line}" for i, line in enumerate(lines, 1))
                 folds.append(folded(f"{charts.named(found, profile, name)}; {profile}, seed {seed}", numbered))
         if folds:
@@ -245,8 +245,8 @@ def texts(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
     if not parts:
         return "No text of these runs is committed; a run of them here writes `samples.jsonl` beside its numbers."
     said = (
-        f"The first {TEXTS} test prompts, plain decoding, nothing selected: the prompt, what the run wrote, and the "
-        "score that it was trained on. Texts of every seed that is committed are here."
+        f"The first {TEXTS_OF_A_SEED} test prompts, plain decoding, nothing selected: the prompt, what the run wrote, "
+        "and the score that it was trained on. Texts of every seed that is committed are here."
     )
     return "\n\n".join([said, *parts])
 

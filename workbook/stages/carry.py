@@ -35,7 +35,7 @@ from workbook.store.files import atomic_json, atomic_write, is_sealed, read_json
 from workbook.store.fingerprint import digest
 from workbook.store.tables import read_table, write_table
 
-TEXTS, EPISODE = "samples.json", "episode.json"  # of a finished seed
+RESPONSES, EPISODE = "samples.json", "episode.json"  # of a finished seed
 IN_PLACE = "policy/README.md"  # of its weights, which stay where they were trained
 SAID = "These weights stayed on the machine that trained them. Remove this seed's folder to train it again.\n"
 SEED, ROW = "runs/*/*/final", "tune/*/*/row.json"
@@ -82,7 +82,7 @@ def _slim(final: Path, place: Path, first: int) -> None:
     (place / "policy").mkdir(parents=True)
     (place / IN_PLACE).write_text(SAID)
     shutil.copyfile(final / PER_SEED, place / PER_SEED)
-    atomic_json(place / TEXTS, [shown(sample) for sample in read_json(final / TEXTS)])
+    atomic_json(place / RESPONSES, [shown(sample) for sample in read_json(final / RESPONSES)])
     curve = read_table(final / CURVES)
     columns = list(curve[0]) if curve else []
     write_table(place / CURVES, [{name: row.get(name) for name in columns} for row in thinned(curve)], columns)
