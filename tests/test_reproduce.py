@@ -577,14 +577,16 @@ def test_what_a_careful_reader_sees_is_made_with_the_tables(tmp_path, capsys):
     shutil.copytree(ROOT / "reports/imdb", reports, ignore=shutil.ignore_patterns("careful"))
     profile.mkdir(parents=True)
     shutil.copy(ROOT / "profiles/imdb/params.yaml", profile)
-    assert read_carefully(profile) == ""
+    values = {"root": "../..", "profile": "imdb"}
+    assert read_carefully(profile, values) == ""
     made = reports / "careful/verdict.md"
     assert made.read_text() == (ROOT / "reports/imdb/careful/verdict.md").read_text()
     assert "texts: " in capsys.readouterr().out
     (reports / "per_seed.csv").unlink()
-    assert "per_seed.csv: no such file; run the pipeline" in read_carefully(profile)
+    assert "per_seed.csv: no such file; run the pipeline" in read_carefully(profile, values)
+    assert not made.exists()  # of older tables; the next command tries again
     (reports / "per_seed.csv").write_text("")
-    assert "per_seed.csv: No columns to parse from file; run the pipeline" in read_carefully(profile)
+    assert "per_seed.csv: No columns to parse from file; run the pipeline" in read_carefully(profile, values)
 
 
 def test_the_notebook_of_a_failure_is_the_one_its_log_names(tmp_path):

@@ -32,6 +32,7 @@ from workbook.stages.sweep import Sweep
 from workbook.store.locks import writer_lock
 
 OUTSIDE = {"data", "models"}  # stages that read what comes from outside first
+TEXTS = "careful/verdict.md"  # in the profile's reports: what a careful reader sees, no stage of DVC
 
 
 def reproduce(
@@ -65,6 +66,10 @@ def reproduce(
             took = clock(time.monotonic() - began)
             print(f"nothing changed: all {len(needs)} stages are up to date ({took})", flush=True)
             tell_pages(folder, values, set())
+            lost = ours and {*COLLECT} & {*map(kind, needs)} and not (reports_of(folder, values) / TEXTS).exists()
+            if lost and (why := read_carefully(folder, values)):
+                print(f"{TEXTS}: {why}\nFAILED: {TEXTS}. Mend it and type the same command.", flush=True)
+                return False
             return True
         if reports_only:
             needs = collecting(folder, needs, with_followers(needs, changed), values)
@@ -87,8 +92,8 @@ def reproduce(
         if good and not reports_only and pipeline.status():  # DVC has the last word
             pipeline.repro("all", "dvc.yaml")
         old = scheduler.failed.keys() | scheduler.lost
-        if ours and {*COLLECT} & {*map(kind, scheduler.done)} and (why := read_carefully(folder)):
-            scheduler.failed["careful"] = why
+        if ours and {*COLLECT} & {*map(kind, scheduler.done)} and (why := read_carefully(folder, values)):
+            scheduler.failed[TEXTS] = why
         if ours and "claims" in scheduler.done and (why := side_by_side(folder, values)):
             scheduler.failed["reports/claims.*"] = why
         tell_pages(folder, values, old)
@@ -151,7 +156,7 @@ def tell_pages(folder: Path, values: dict[str, Any] | None, old: set[str]) -> No
     line."""
     if values is None:
         return
-    pages = (folder / values["root"] / "reports" / values["profile"]).resolve()
+    pages = reports_of(folder, values)
     stale = {key(stage) or stage for stage in old}
     for page in sorted(pages.glob("*/*.html")):
         if page.parent.name not in stale:
@@ -164,9 +169,13 @@ def tell_pages(folder: Path, values: dict[str, Any] | None, old: set[str]) -> No
         print(f"claims: {beside.said(found['rows']) or counted(found['summary'])}", flush=True)
 
 
-def read_carefully(folder: Path) -> str:
+def reports_of(folder: Path, values: Mapping[str, Any]) -> Path:
+    return (folder / values["root"] / "reports" / values["profile"]).resolve()
+
+
+def read_carefully(folder: Path, values: Mapping[str, Any]) -> str:
     """Write what a careful reader sees, to which every report leads, from the profile's tables; what went wrong, empty
-    if nothing did."""
+    if nothing did. A page of older tables is taken away then, and the next command tries again."""
     from workbook.ledger import careful  # it brings pandas
     from workbook.results.results import ReportError
     from workbook.runs import checks
@@ -174,6 +183,7 @@ def read_carefully(folder: Path) -> str:
     try:
         print(f"texts: {os.path.relpath(careful.make(checks.load(folder / 'params.yaml')))}", flush=True)
     except ReportError as error:
+        (reports_of(folder, values) / TEXTS).unlink(missing_ok=True)
         return str(error)
     return ""
 
