@@ -46,12 +46,12 @@ def table(found: Committed, rows: Sequence[Row], far: float) -> str:
         pd.DataFrame(
             {
                 "claim": f"[{claim}](/claims/{claim}/index.md) {' '.join(found.claims[claim]['claim'].split())}",
+                "word of this test": effects.verdict(test["word"]),
                 "test": test["name"],
                 "published": effects.raw_published(test),
                 "here": effects.raw(test),
                 "unit": effects.unit(test),
                 "published ◇, here ●": effects.row(test, far),
-                "word of this test": effects.verdict(test["word"]),
             }
             for claim, test in rows
         )
