@@ -65,8 +65,12 @@ def word(row: Mapping[str, Any]) -> str:
 def doubts(row: Mapping[str, Any]) -> str:
     """What a word of a row, or of its `registered`, may not be said without: ", turns at half the budget", ", not
     settled"; "" where there is neither."""
-    unsettled = row.get("settled") is False  # None: of no registered design
-    return f", {TURNS.strip(' ()')}" * bool(row.get("turns")) + ", not settled" * unsettled
+    return f", {TURNS.strip(' ()')}" * bool(row.get("turns")) + unsettled(row)
+
+
+def unsettled(row: Mapping[str, Any]) -> str:
+    """ ", not settled" of a registered design's claim of which some part is open at its end."""
+    return ", not settled" * (row.get("settled") is False)  # None: of no registered design
 
 
 def word_of_test(row: Mapping[str, Any], test: str) -> str:

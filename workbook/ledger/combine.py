@@ -9,15 +9,16 @@ from typing import Any
 
 import pandas as pd
 
-from workbook.ledger import one_model
+from workbook.ledger import beside, one_model
 from workbook.ledger.claim import ClaimError
 from workbook.ledger.page import counts, rule_page, write_csv
-from workbook.ledger.ruling import AWAITING, ELSEWHERE, TURNS
+from workbook.ledger.ruling import AWAITING, ELSEWHERE
 from workbook.results.tables import join, markdown
 from workbook.store.files import atomic_json, atomic_write
 
 NOT_TESTED = "–"
 BEGIN, END = "<!-- ledger: python -m workbook.ledger readme -->", "<!-- end of ledger -->"
+BENCHMARK = "../../reports/grue/claims.md"  # from the page
 NO_EVIDENCE = ("smoke",)  # profiles whose numbers mean nothing
 
 
@@ -54,6 +55,7 @@ def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[
                 "words": {profile: row["word"] for profile, row in known.items()},
                 "sentences": {profile: row["sentence"] for profile, row in known.items()},
                 "turns": {profile: row["turns"] for profile, row in known.items()},
+                "open": [profile for profile, row in known.items() if row.get("settled") is False],
             }
         )
     single = [profile for profile, found in ledgers.items() if one_model.marked(list(found.values()))]
@@ -67,7 +69,7 @@ def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[
         {
             "claim": f"{r['id']}: {r['claim']}",
             "published": r["published_text"],
-            **{_head(p, single): r["words"].get(p, "") + TURNS * r["turns"].get(p, False) for p in ledgers},
+            **{_head(p, single): _cell(r, p) if p in r["words"] else "" for p in ledgers},
         }
         for r in rows
     ]
@@ -100,9 +102,7 @@ def readme(text: str, combined: str | Path) -> str:
         [
             {"claim": f"**{row['id']}** {row['claim']}"}
             | {
-                _head(p, single): NOT_TESTED
-                if row["words"].get(p, ELSEWHERE) in untested
-                else row["words"][p] + TURNS * row["turns"][p]
+                _head(p, single): NOT_TESTED if row["words"].get(p, ELSEWHERE) in untested else _cell(row, p)
                 for p in names
             }
             for row in shown
@@ -117,8 +117,24 @@ def readme(text: str, combined: str | Path) -> str:
         if left
         else ""
     )
+    if found := [row["id"] for row in left if row["id"] in _on_benchmark(Path(combined).parent)]:
+        more += f" Of them {join(found)} have words [on the benchmark]({BENCHMARK})."
     more += "".join(f"\n\n{profile}: {one_model.SAID}" for profile in single if profile in names)
     return f"{before}{BEGIN}\n{markdown(table)}{more}\n{END}{after}"
+
+
+def _on_benchmark(reports: Path) -> set[str]:
+    """The claims that the benchmark put to a test; none where it was not run."""
+    if not (table := reports / "grue" / "claims.csv").is_file():
+        return set()
+    rows = pd.read_csv(table, usecols=["id", "word"])
+    return {*rows.id[rows.word != ELSEWHERE]}
+
+
+def _cell(row: Mapping[str, Any], profile: str) -> str:
+    """A profile's word, with what it may not be said without."""
+    doubts = beside.doubts({"turns": row["turns"][profile], "settled": profile not in row["open"]}).removeprefix(", ")
+    return row["words"][profile] + f" ({doubts})" * bool(doubts)
 
 
 def _head(profile: str, single: Collection[str]) -> str:

@@ -100,7 +100,7 @@ def home(found: Committed) -> str:
             front.shown(found),
             "## Five results",
             front.five(found, "/claims/{claim}/index.md"),
-            front.READ,
+            front.legend(found),
         ]
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from workbook.ledger import beside, one_model
+from workbook.ledger.contrast import in_words
 from workbook.results.files import TEXTS_OF_A_SEED
 from workbook.results.measures import MEASURES
 from workbook.results.tables import join, markdown
@@ -51,16 +52,31 @@ def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
         parts += ["## Run just this again", again(found, rows)]
     if claim in found.benchmark:
         parts += ["## On the benchmark", benchmark.section(found.benchmark[claim])]
-    parts += ["## What makes it hard to say", " ".join(about["traps"].split())]
+    parts += ["## What makes it hard to say", traps(about)]
     return "\n\n".join(parts) + "\n"
 
 
 KEY = (
-    "Differences are in the metric's own unit, with their intervals over seeds; then in *yardsticks*, one of which is "
-    "how far PPO without the KL penalty moves the metric from the untrained model (of human text: the published "
+    "Differences are in the metric's own unit, with their intervals over seeds or draws (95 %; of `settle` at the "
+    "[level of its look](/docs/sure/design.md)); then in *yardsticks*, one of which is how far PPO without the KL "
+    "penalty moves the metric from the untrained model (of human text: the published "
     f"{MEASURES['human_log_perplexity'].yardstick:g} nats). In the picture, an open diamond is the published effect, a "
-    "point with its interval ours, the line 0."
+    "point with its interval ours, the line 0. A word against a part is given after Holm's correction over all "
+    "deciding parts, the interval without it: where an interval leaves 0 or the margin out, the word may still be "
+    "*open*."
 )
+
+
+def word(row: Mapping[str, Any]) -> str:
+    """The row's own word, or the registered design's."""
+    if tested(row):
+        return effects.verdict(row["word"]) + beside.unsettled(row)
+    return beside.word(row) or "too few draws for a word"
+
+
+def traps(about: Mapping[str, Any]) -> str:
+    """What `claims.yaml` says of a claim's difficulties, without the codes of our notes."""
+    return re.sub(r"\s*\(X\d\d\)", "", " ".join(about["traps"].split()))
 
 
 def opening(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
@@ -74,7 +90,9 @@ def opening(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]])
         {
             "profile": f"`{profile}`: {ABOUT.get(profile, 'settings of its own')}",
             "draws": row["seeds"] if not one_model.marked([row]) else f"{row['seeds']} {one_model.units([row])}",
-            "word": effects.verdict(row["word"]) if tested(row) else beside.word(row) or "too few draws for a word",
+            "word": effects.verdict(row["word"]) + beside.unsettled(row)
+            if tested(row)
+            else beside.word(row) or "too few draws for a word",
             "at half the budget": row["half_word"] if tested(row) and row["half_word"] else "–",
         }
         for profile, row in rows.items()
@@ -142,6 +160,12 @@ def tests(rows: Mapping[str, Mapping[str, Any]], role: str) -> list[str]:
     return parts
 
 
+def draws_needed(test: Mapping[str, Any]) -> str:
+    if not (needed := test["n_needed"]):
+        return "–"
+    return said if (said := in_words(needed, test["n"])).startswith("more") else f"about {said}"
+
+
 def changes(rows: Mapping[str, Mapping[str, Any]]) -> str:
     """Of the profile that speaks first, what would turn each deciding test, and how many draws an open one needs."""
     profile, row = next(iter(rows.items()))
@@ -150,7 +174,7 @@ def changes(rows: Mapping[str, Mapping[str, Any]]) -> str:
             "test": test["name"],
             "word": effects.verdict(test["word"]),
             "would turn it": effects.turning(test),
-            "draws that would settle it": f"about {test['n_needed']:,}" if test["n_needed"] else "–",
+            "draws that would settle it": draws_needed(test),
         }
         for test in deciding(row)
         if test["effect"] is not None
@@ -205,14 +229,16 @@ def named_conditions(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def conditions(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """A row per condition: what it sets beside its profile's sections, of the first profile that runs it."""
+    """A row per condition and settings: what it sets beside its profile's sections, and the profiles where it sets
+    that."""
     lines = []
     for name in named_conditions(rows):
-        profile = next((p for p in rows if name in found.runs[p]), None)
-        if profile is not None:
+        same: dict[tuple[str, str], list[str]] = {}
+        for profile in (p for p in rows if name in found.runs[p]):
             entry = {k: v for k, v in found.runs[profile][name].items() if k not in NOT_SETTINGS}
             called = found.names[profile]
-            lines.append({"run": called[name], "sets": shown(entry, called), "in": f"`{profile}`"})
+            same.setdefault((called[name], shown(entry, called)), []).append(f"`{profile}`")
+        lines += [{"run": run, "sets": sets, "in": join(where)} for (run, sets), where in same.items()]
     files = [f"{folder(p)}/params.yaml".removeprefix("./") for p in rows if found.runs[p]]
     links = join([f"[{file}](/{file})" for file in files])
     report = found.claims[claim].get("report", "none")
@@ -220,7 +246,8 @@ def conditions(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any
     there = (found.root / f"reports/mini/{report}/verdict.md").is_file()
     then = [f"[{p}](/reports/{p}/{OLDER})" for p in rows if p in found.older]
     other = f" Runs of older settings than those of their file have what was otherwise: {join(then)}." * bool(then)
-    return f"{markdown(pd.DataFrame(lines))}\n\nEverything else is as in {links}." + other + also * there
+    said = f"{markdown(pd.DataFrame(lines))}\n\nEverything else, so β and γ where a run does not set them, is as in "
+    return said + f"{links}." + other + also * there
 
 
 def shown(entry: Mapping[str, Any], called: Mapping[str, str]) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from workbook.ledger import beside
+from workbook.ledger.published import published_yardstick
 from workbook.results.files import FACTS
 from workbook.results.tables import markdown
 from workbook.site import effects, picture
@@ -27,11 +28,6 @@ FIVE = {  # claim: the test whose numbers stand in the table
     "P41": "score",
 }
 PAPER = "[arXiv:2210.01241](https://arxiv.org/abs/2210.01241)"
-READ = (
-    "*Published*: mean difference, with the 95 % interval that its spreads allow. *Here*: the registered design, whose "
-    "claims and rule were fixed before it ran, with the interval at the level of its look. *Too small*: an effect of "
-    "the stated size is excluded either way. *Opposite*: some part of the claim is shown to go the other way."
-)
 ASIDE = {  # claim: tests that its word does not say, and what they are of
     "P01": {"ppo human perplexity": "smaller in score alone; log-perplexity of human text, nats"},
     "P04": {"each with its own decoding": "each decoded as it was trained"},
@@ -58,13 +54,14 @@ def lines(found: Committed) -> str:
     own, nucleus = (test(found, "P04", n) for n in ("each with its own decoding", "against ppo in its own nucleus"))
     return "\n".join(
         [
-            "- **Paid for a score alone, a language model stops writing language.** Without a penalty on drifting from "
-            f"ordinary text the score rises by {effects.raw(gamed)} on a scale of 0 to 1, and the model finds a word "
-            f"of ordinary reviews {math.exp(forgot['difference']):.1f} times less likely ({effects.raw(forgot)} nats).",
+            "- **Paid for a score alone, these models unlearn the language they were trained on.** Without a penalty "
+            f"on drifting from ordinary text the score rises by {effects.raw(gamed)} on a scale of 0 to 1, and the "
+            f"model finds a word of ordinary reviews {math.exp(forgot['difference']):.1f} times less likely "
+            f"({effects.raw(forgot)} nats).",
             f"- **NLPO, the method of the paper ({PAPER}), trains no better than plain PPO**: {effects.raw(lead)} in "
             f"score, both decoded plainly, where {effects.raw_published(lead).partition(' ')[0]} was published. "
-            f"Decoded through its mask it leads plain PPO by {effects.raw(own)}; PPO trained and decoded in that "
-            f"nucleus, by {effects.raw(nucleus)}.",
+            f"Decoded through its mask it leads plainly decoded PPO by {effects.raw(own)}, but PPO that was trained "
+            f"and decoded in that nucleus by only {effects.raw(nucleus)}.",
             f"- **The scale is small.** {min(draws)} to {max(draws)} independent draws, each with its own models of "
             f"{weights(found):,} weights on generated film reviews; what a large model does, these numbers cannot say.",
         ]
@@ -107,6 +104,21 @@ def aside(found: Committed, claim: str) -> str:
     return "; ".join(parts)
 
 
+def legend(found: Committed) -> str:
+    """How to read the table."""
+    score = test(found, "P01", FIVE["P01"])
+    here, there = score["difference"] / score["effect"], published_yardstick(score["metric"])
+    return (
+        "*Published*: mean difference, with the 95 % interval that its spreads allow. *Here*: the registered design, "
+        "whose claims and rule were fixed before it ran, with the interval at the level of its look (after 8, 16 or 32 "
+        "draws). Sizes are judged in *yardsticks*, how far PPO without the penalty moves the score from the untrained "
+        f"model: {there:.3f} published, {here:.3f} here, so P01's are {score['published']:.2f} and "
+        f"{score['effect']:.2f}. *Too small*: an effect of the stated size is excluded either way. *Opposite*: some "
+        "part is shown to go the other way. *Turns*: after half the training the word, or a shown sign, was the other "
+        "side's."
+    )
+
+
 def shown(found: Committed) -> str:
     """The picture of three texts."""
     return f"![{picture.in_words(*picture.three(found.root / 'reports' / DRAWN))}]({PICTURE})"
@@ -114,7 +126,7 @@ def shown(found: Committed) -> str:
 
 def block(found: Committed) -> str:
     """Three lines, the picture, five results and how to read them."""
-    return "\n\n".join([lines(found), shown(found), "**Five results**", five(found), READ])
+    return "\n\n".join([lines(found), shown(found), "**Five results**", five(found), legend(found)])
 
 
 def readme(text: str, found: Committed) -> str:
