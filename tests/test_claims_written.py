@@ -181,7 +181,9 @@ def test_this_repositorys_page_shows_the_ledger_that_is_committed_with_it(tmp_pa
             ["git", "show", f"HEAD:{name}"], cwd=ROOT, capture_output=True, text=True, check=True
         ).stdout
 
-    (tmp_path / "claims.json").write_text(committed("reports/claims.json"))
+    (tmp_path / "grue").mkdir()
+    for name in ("claims.json", "grue/claims.csv"):
+        (tmp_path / name).write_text(committed(f"reports/{name}"))
     text = committed("docs/findings/ledger.md")
     assert combine.readme(text, tmp_path / "claims.json") == text, "type: python -m workbook.ledger readme"
 
@@ -209,3 +211,20 @@ def test_components_are_plain_numbers():
     (component,) = judge.judge(claim(contrast()), results(arms(0.3))).components
     written = json.loads(json.dumps(dataclasses.asdict(component), allow_nan=False))
     assert (written["effect"], written["word"]) == (component.effect, HOLDS)
+
+
+def test_the_page_marks_what_is_not_settled_and_names_what_the_benchmark_tested(tmp_path):
+    row = {"claim": "c", "source": "s", "published_text": "p", "sentence": "", "turns": True, "rule": "r"}
+    for profile, settled in (("settle", False), ("full", None)):
+        rows = [{**row, "id": "P01", "word": "holds", "settled": settled}]
+        rows += [{**row, "id": name, "word": ELSEWHERE} for name in ("P13", "P16")]
+        (tmp_path / profile / "claims").mkdir(parents=True)
+        (tmp_path / profile / "claims" / "claims.json").write_text(json.dumps({"rows": rows}))
+    combine.combine(combine.find_ledgers(tmp_path), tmp_path)
+    page = lambda: combine.readme(f"{combine.BEGIN}{combine.END}", tmp_path / "claims.json")
+    turns = "holds (turns at half the budget"
+    assert f"| {turns}) | {turns}, not settled) |" in page() and "have words" not in page()
+    assert f"| {turns}) | {turns}, not settled) |" in (tmp_path / "claims.md").read_text()
+    (tmp_path / "grue").mkdir()
+    (tmp_path / "grue" / "claims.csv").write_text(f"id,word\nP13,holds\nP13,holds\nP16,{ELSEWHERE}\n")
+    assert f"Of them P13 have words [on the benchmark]({combine.BENCHMARK})." in page()
