@@ -274,5 +274,19 @@ def test_draws_that_another_profile_ran_too_are_compared():
     table = other.results.per_seed
     table.loc[(table.condition == "strong") & (table.seed == 2), "score"] += 1e-5
     assert "2 differ in seven digits (`strong`)" in again.sentence(design, other)
+    assert "correlation" in again.sentence(design, other)
     other.settings["strong"] = {**other.settings["strong"], "gamma": 0.5}  # then it is another run
     assert "of 40 numbers that both tables have, 0 differ" in again.sentence(design, other)
+
+
+def test_how_far_a_second_machine_is_apart_is_told_beside_the_draws():
+    """Two conditions, four draws: the second run is the first and a step up or down; hand-worked."""
+    first, step = np.array([0.0, 0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8]), np.array([0.2, -0.1, 0.1, -0.1] * 2)
+    about = {"condition": ["a"] * 4 + ["b"] * 4, "split": "test", "decoding": "plain"}
+    both = pd.DataFrame({**about, "score": first, "score_again": first + step, "judge": first, "judge_again": first})
+    (line,) = again.apart(both).to_dict("records")  # the judge says the same twice: no line
+    assert (line["runs"], line["between the two runs"], line["mean shift"]) == (8, "0.132", "0.025")
+    around = np.array([-0.15, -0.05, 0.05, 0.15] * 2)
+    moved = around + step - 0.025
+    assert line["correlation"] == f"{np.corrcoef(around, moved)[0, 1]:.3f}"
+    assert line["between draws"] == f"{(np.sqrt((around**2).sum() / 6) + np.sqrt((moved**2).sum() / 6)) / 2:.3f}"
