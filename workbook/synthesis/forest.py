@@ -4,6 +4,7 @@ would lie."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -80,7 +81,13 @@ def told(row: Across) -> str:
 def spread(row: Across) -> str:
     """τ² with its interval, I², Q."""
     p = row.pooled
-    return f"τ² {p.tau2:.2g} [{p.tau2_low:.2g}, {_end(p.tau2_high)}], I² {p.i2:.0%}, Q {p.q:.3g} (p {_p(p.p_q)})"
+    ends = f"{_digits(p.tau2_low)}, {_end(p.tau2_high)}"
+    return f"τ² {_digits(p.tau2)} [{ends}], I² {p.i2:.0%}, Q {_digits(p.q, 3)} (p {_p(p.p_q)})"
+
+
+def _digits(value: float, count: int = 2) -> str:
+    """So many significant digits, never a power of ten."""
+    return f"{Decimal(f'{value:.{count}g}'):f}"
 
 
 def _pooled_text(row: Across) -> str:
