@@ -121,6 +121,47 @@ def test_over_the_tasks_mean_and_interquartile_mean_are_of_each_seeds_numbers():
     assert ranked[1].mean.n == 5 and ranked[0].iqm.estimate == pytest.approx(0.75)
 
 
+def test_room_is_of_the_same_seed_and_the_mean_over_tasks_too():
+    """Floors differ much from seed to seed, what lies above them does not: unpaired there would be no room."""
+    floor = np.array([0.1, 0.5, 0.3, 0.7, 0.2])
+    rows = []
+    for name, share in (("a", 0.2), ("b", 0.6)):
+        ahead = share * 0.05 + np.array([0.01, 0.0, 0.0, 0.0, -0.01]) * (1 if name == "a" else -1)
+        rows += task_of(name, floor + ahead, supervised=floor, floor=floor, top=floor + 0.05)
+    found = board.board(rows)
+    assert board.room(found, "a", REWARD).why == ""
+    values = {name: board.normalised(found, name, "ppo", REWARD) for name in ("a", "b")}
+    assert values["a"].tolist() == pytest.approx([0.4, 0.2, 0.2, 0.2, 0.0])
+    line = next(line for line in board.overall(found, REWARD)[1] if line.condition == "ppo")
+    assert line.mean.estimate == pytest.approx(0.4) and line.mean.high - line.mean.low == pytest.approx(0.0, abs=1e-9)
+    assert board.interval(values["a"]).high > 0.3  # of one task it is wide; the two go against each other
+    assert board.ahead(found, REWARD, "ppo", "supervised").tolist() == pytest.approx([0.4] * 5)
+    assert board.ahead(found, REWARD, "ppo", "nobody") is None and board.ahead(found, JUDGE, "ppo", "ppo") is None
+
+
+def test_one_model_under_two_names_is_one_and_a_kept_raw_model_is_no_start():
+    same = {name: lines("t", name, values=[0.1, 0.2]) for name in ("zero_shot", "supervised")}
+    other = [*lines("t", "ppo", values=[0.1, 0.3]), *lines("t", "mine", "submitted", values=[0.1, 0.3])]
+    found = board.board([*same["zero_shot"], *same["supervised"], *other])
+    assert board.different(found, "t") == [("zero_shot", "supervised"), ("ppo",)] and board.kept_raw(found, "t")
+    assert board.different(found, "t", board.MODEL, board.SUBMITTED)[1] == ("ppo", "mine")
+    apart = board.board([*same["zero_shot"], *lines("t", "supervised", values=[0.1, 0.3])])
+    assert not board.kept_raw(apart, "t") and board.alike(apart, "t") == []
+
+
+def test_what_training_added_is_told_seed_by_seed_and_a_kept_raw_model_is_in_no_mean(tmp_path):
+    """Unpaired the interval would be wide: the two arms go up and down together."""
+    rows = []
+    for name, added in (("common_gen", 0.1), ("totto", 0.0)):
+        base = np.array([0.1, 0.5, 0.3, 0.7, 0.2])
+        for arm, value in (("zero_shot", base), ("supervised", base + added), ("ppo", base + 0.02)):
+            rows += lines(name, arm, values=value)
+    page = "\n".join(report._added(board.board(rows)))
+    shown = {line.split("|")[1].strip(): [c.strip() for c in line.split("|")[2:4]] for line in page.splitlines()[4:]}
+    assert shown["totto *"] == ["+0.020 [0.020, 0.020]", "+0.000 [0.000, 0.000]"]
+    assert shown["mean over tasks without *"] == ["+0.020 [0.020, 0.020]", "+0.100 [0.100, 0.100]"]
+
+
 def test_the_interval_is_students_over_seeds():
     cell = board.interval(np.array([1.0, 2.0, 3.0, 4.0, 5.0]))
     assert cell.estimate == 3.0 and cell.high - 3.0 == pytest.approx(2.776445 * np.sqrt(2.5 / 5), abs=1e-6)

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 import yaml
+from scipy.stats import ttest_1samp
 
 from rlnlp.settings import ConfigError
 from tests.test_grue_board import lines
@@ -177,6 +178,49 @@ def test_all_deciding_tests_are_needed_and_those_beside_take_no_part(known):
     assert beside.sentence == "Holds: one +0.05 [+0.04, +0.06]."
 
 
+def test_any_part_refutes_wherever_it_stands_and_only_after_holm(known):
+    """Of two parts one is clearly against: the claim is, in either order. A part with a p of .03 alone is not, beside
+    another: Holm asks for .025 of the smaller of two."""
+    down, up = test("down", terms={"nlpo": 1.0}), test("up")
+    for parts in ((down, up), (up, down)):
+        found = judged(known, parts, nlpo=[-v for v in CLEAR])
+        assert found.word == "opposite" and {part.word for part in found.parts} == {"holds", "opposite"}
+    weak = [-0.09, -0.34, -0.06, -0.24, -0.14]
+    assert 0.025 < ttest_1samp(weak, 0.0).pvalue < 0.05
+    alone = judged(known, [down], nlpo=weak)
+    beside = judged(known, [down, test("flat", terms={"nlpo": 1.0, "ppo": 1.0})], nlpo=weak)
+    assert alone.word == "opposite" and beside.parts[0].word == "open, leans against"
+
+
+def unsupervised(*tasks_, others=()):
+    """Rows of tasks where supervision kept the raw model, and of others where it did not."""
+    rows = []
+    for name in (*tasks_, *others):
+        start = CLEAR if name in tasks_ else [2 * v for v in CLEAR]
+        rows += [*lines(name, "zero_shot", values=CLEAR), *lines(name, "supervised", values=start)]
+        for arm, seed in (("ppo", 0.1), ("sup_ppo", 0.1 if name in tasks_ else -0.3)):
+            rows += lines(name, arm, values=[seed + v / 10 for v in CLEAR])
+    return board.board(rows)
+
+
+def test_without_a_supervised_start_a_test_of_it_decides_nothing_and_can_not_hold(known):
+    against = test("added", each=True, terms={"sup_ppo": 1.0, "supervised": -1.0})
+    rule = lambda *tests: Contrasts(tests=tests)
+    judge_of = lambda found, names, *tests: judge("P06", rule(*tests), known["P06"], found, names)
+    none = judge_of(unsupervised("a"), ["a"], against)
+    assert none.word == ELSEWHERE and none.parts[0].word == claims.NO_START and none.p is None
+    assert none.sentence == "Not testable here: no supervised start, as supervision kept the raw model: added, a."
+    both = unsupervised("a", others=("b",))
+    refuted = judge_of(both, ["a", "b"], against)  # one part is enough to refute what all are needed for
+    assert refuted.word == "opposite" and [part.word for part in refuted.parts] == [claims.NO_START, "opposite"]
+    held = judge_of(both, ["a", "b"], against.replace(terms={"supervised": 1.0, "sup_ppo": -1.0}))
+    assert held.word == ELSEWHERE and "added, a." in held.sentence  # and none to hold
+    raw = judge_of(both, ["a", "b"], test("ppo", each=True, terms={"ppo": 1.0, "zero_shot": -1.0}))
+    assert raw.word == "holds"  # what has no supervised arm is tested as ever
+    mixed = against.replace(each=False)  # a mean with a task that has one
+    assert [claims.without_start(t, both) for t in (mixed, mixed.replace(tasks=("b",), minus=("a",)))] == [False, True]
+
+
 def test_q_counts_the_claims_that_were_tested_and_no_other(known):
     one, few = judged(known, [test("one")]), judged(known, [test("one")], ppo=CLEAR[:3], nlpo=(0.0,) * 3)
     against = judged(known, [test("one", terms={"ppo": -1.0})])
@@ -215,8 +259,9 @@ def test_policies_that_are_one_model_are_named_where_their_task_is_tested(known)
 def test_every_number_of_the_page_of_findings_is_in_the_committed_tables():
     told = (ROOT / "docs/findings/grue.md").read_text()
     pages = " ".join((ROOT / f"reports/grue/{name}.md").read_text() for name in ("claims", "leaderboard"))
-    numbers = re.findall(r"\d\.\d{3} \[[^\]]+\]", told)
+    numbers = re.findall(r"[+−]?\d\.\d{3} \[[^\]]+\]", told)
     assert len(numbers) > 20 and [number for number in numbers if number not in pages] == []
+    assert len([number for number in numbers if number[0] in "+−"]) > 15  # with the sign that the pages have
 
 
 def test_the_table_has_a_line_for_each_test_and_one_for_a_claim_without(known):

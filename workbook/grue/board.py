@@ -28,6 +28,7 @@ REWARD, JUDGE = "reward", "judge/judge"
 MODEL, SUBMITTED = "model", "submitted"
 KINDS = (TRIVIAL, HUMAN, MODEL, SUBMITTED)  # in this order in tables
 SAME = ("n", "split", "decoding", "checkpoint", "data")  # what a table says of a row's numbers
+START, IMITATED, RAW_LEARNER = "zero_shot", "supervised", "ppo"  # arms that have a part of their own here
 ABOUT = {"kind": MODEL, "data": "generated"}  # of a row that does not say it
 
 
@@ -102,14 +103,24 @@ def sign(column: str) -> int:
     return 0 if score is None else 1 if score.higher_is_better else -1
 
 
-def alike(found: Board, task: str) -> list[tuple[str, ...]]:
+def alike(found: Board, task: str, *kinds: str) -> list[tuple[str, ...]]:
     """Policies whose every number is the same in every seed: one and the same model under several names."""
+    return [group for group in different(found, task, *kinds) if len(group) > 1]
+
+
+def kept_raw(found: Board, task: str) -> bool:
+    """Whether supervision kept the raw model of every seed, so that no arm of the task has a supervised start."""
+    return any({START, IMITATED} <= {*group} for group in alike(found, task))
+
+
+def different(found: Board, task: str, *kinds: str) -> list[tuple[str, ...]]:
+    """The task's policies as models: all names of each, in the order of tables. kinds: of rows; none: our own."""
     named: dict[tuple, list[str]] = {}
-    for name in found.named(task, MODEL):
+    for name in found.named(task, *(kinds or (MODEL,))):
         rows = found.rows[task][name]
         numbers = tuple(row.get(column) for row in rows for column in found.columns(task))
         named.setdefault(numbers, []).append(name)
-    return [tuple(names) for names in named.values() if len(names) > 1]
+    return [tuple(names) for names in named.values()]
 
 
 # ------------------------------------------------------------------------------------------------ one scale for all
@@ -184,6 +195,16 @@ def everywhere(found: Board, tasks: Sequence[str]) -> list[str]:
     return [name for name in named[0] if all(name in other for other in named)] if named else []
 
 
+def ahead(found: Board, column: str, first: str, second: str) -> np.ndarray | None:
+    """[n] how far one policy is ahead of another on the common scale, mean over the tasks with room, seed by seed; None
+    where some task lacks one of them, or none has room."""
+    tasks = [task for task in found.rows if not room(found, task, column).why]
+    sides = [[normalised(found, task, name, column) for task in tasks] for name in (first, second)]
+    if not tasks or any(values is None for side in sides for values in side):
+        return None
+    return (np.array(sides[0]) - np.array(sides[1])).mean(0)
+
+
 def ranks(found: Board, column: str) -> dict[str, np.ndarray]:
     """Policy -> its rank among those that every task has, mean over tasks [n]; 1 is best, ties share their mean. {}
     where some task does not have the column."""
@@ -196,9 +217,6 @@ def ranks(found: Board, column: str) -> dict[str, np.ndarray]:
 
 
 # --------------------------------------------------------------------------- what was known before any update was made
-START, IMITATED, RAW_LEARNER = "zero_shot", "supervised", "ppo"
-
-
 def foretold(found: Board, column: str = "spread_p10") -> np.ndarray | None:
     """[n] Spearman's correlation over tasks, seed by seed, of how much the raw model's rewards differ within a prompt
     and how far supervision is ahead of RL from scratch, in reward (Razin et al. 2023, arXiv:2310.20703: where they

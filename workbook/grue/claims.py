@@ -20,9 +20,9 @@ from workbook.ledger.claim import Claim
 from workbook.ledger.ruling import ELSEWHERE
 from workbook.results.tables import effect, join, minus
 from workbook.statistics import paired, power
-from workbook.statistics.rule import FEW, FOR, Evidence, combine, decide, fair
+from workbook.statistics.rule import AGAINST, FEW, FOR, Evidence, combine, decide, fair
 
-NOT_RUN = "not run here"
+NOT_RUN, NO_START = "not run here", "no supervised start"
 OURS = (
     "Every word is about models of this size, trained from scratch on generated rows, a draw of texts and a raw model "
     "each seed; none is about T5-base or GPT-2 on the data sets of the hub."
@@ -100,19 +100,26 @@ def evidence(test: Test, values: np.ndarray) -> Evidence:
 
 def judge(name: str, contrasts: Contrasts, claim: Claim, found: Board, tasks: Sequence[str]) -> Verdict:
     """A claim's verdict on the rows of a leaderboard. All deciding tests are needed (intersection-union); one that was
-    not run leaves the claim without a word."""
+    not run leaves the claim without a word. So does one that compares supervised arms where supervision kept the raw
+    model (`without_start`), unless the others refute the claim: for that one part is enough."""
     tests = [one for test in contrasts.tests for one in expanded(test, tasks)]
     values = [numbers(test, found) for test in tests]
     made = [None if v is None else evidence(test, v) for test, v in zip(tests, values)]
-    decides = [i for i, test in enumerate(tests) if test.role == "decides"]
+    needed = [i for i, test in enumerate(tests) if test.role == "decides"]
+    lacking = {i for i, test in enumerate(tests) if made[i] is not None and without_start(test, found)}
+    decides = [i for i in needed if i not in lacking]
     stepped = {}
     if decides and all(made[i] is not None for i in decides):
         stepped = dict(zip(decides, fair([made[i] for i in decides], "all")))
     parts = tuple(_part(t, v, stepped.get(i, made[i])) for i, (t, v) in enumerate(zip(tests, values)))
+    parts = tuple(replace(part, word=NO_START) if i in lacking else part for i, part in enumerate(parts))
     about = {"id": name, "claim": claim.claim, "parts": parts, "said": contrasts.said}
     about["same"] = tuple(task for task in concerned(tests) if one_model(found, task))
-    if not decides:
+    if not needed:
         return Verdict(**about, word=ELSEWHERE, sentence=f"Not testable here: needs {join(claim.needs)}.")
+    unmade = [tests[i].name for i in needed if i in lacking]
+    if not decides:
+        return Verdict(**about, word=ELSEWHERE, sentence=_without(unmade))
     if not stepped:
         gone = [tests[i].name for i in decides if made[i] is None]
         return Verdict(**about, word=ELSEWHERE, sentence=f"Not testable here: not run: {'; '.join(gone)}.")
@@ -121,7 +128,27 @@ def judge(name: str, contrasts: Contrasts, claim: Claim, found: Board, tasks: Se
     if word == FEW:
         need = f"at least {power.fewest_seeds()} seeds (here {len(found.seeds)})"
         return Verdict(**about, word=ELSEWHERE, sentence=f"Not testable here: needs {need}.")
-    return Verdict(**about, word=word, sentence=_sentence(word, [parts[i] for i in decides]), p=whole.p)
+    if unmade and word not in AGAINST:
+        return Verdict(**about, word=ELSEWHERE, sentence=_without(unmade))
+    return Verdict(**about, word=word, sentence=_sentence(word, [parts[i] for i in needed]), p=whole.p)
+
+
+def without_start(test: Test, found: Board) -> bool:
+    """Whether a side of the test compares arms that imitate, or go on from there, on tasks of which none has a
+    supervised start: what it would tell apart was never made different."""
+    imitating = any(_imitates(arm) for arm, _, _ in test.columns())
+    return imitating and any(
+        all(task in found.rows and board.kept_raw(found, task) for task in side)
+        for side in filter(None, (test.tasks, test.minus))
+    )
+
+
+def _imitates(arm: str) -> bool:
+    return arm in ARMS and (ARMS[arm].imitates or _imitates(ARMS[arm].start))
+
+
+def _without(names: Sequence[str]) -> str:
+    return f"Not testable here: {NO_START}, as supervision kept the raw model: {'; '.join(names)}."
 
 
 def over_the_board(verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -143,8 +170,8 @@ def one_model(found: Board, task: str) -> str:
     if not groups:
         return ""
     same = "; ".join(join([ARMS[name].label if name in ARMS else name for name in group]) for group in groups)
-    kept = any({board.START, board.IMITATED} <= {*group} for group in groups)
-    why = " No step of supervision beat the raw model on validation references there, so that it was kept." * kept
+    why = " No step of supervision beat the raw model on validation references there, so that it was kept."
+    why *= board.kept_raw(found, task)
     return f"On {task} these are one and the same model: {same}.{why}"
 
 

@@ -27,7 +27,7 @@ from workbook.grue.published import checkpoint
 from workbook.grue.scoring import PLAIN
 from workbook.grue.settings import Grue
 from workbook.ledger.claim import Claim
-from workbook.results.tables import PROMPT_WORDS, between, effect, join, markdown, number, safe, short
+from workbook.results.tables import PROMPT_WORDS, between, effect, join, markdown, number, safe, short, signed
 from workbook.statistics import ordered
 from workbook.statistics.rule import FOR
 from workbook.store.files import atomic_write
@@ -54,12 +54,26 @@ NORMALISED = """## One scale for all tasks
 
 (x - best trivial answer) / (another human's reference - best trivial answer); on the judge's scale the top is 1. A task
 counts only where the top beats the best trivial answer beyond its interval. Of the seeds' means over tasks, and of
-their interquartile means (IQM)."""
+their interquartile means (IQM). Left out of the intervals is how uncertain the two ends of the scale are; the human's
+answer has one reference fewer to be like than the others have; and 1 of the judge's is out of reach where it expects
+one of several good answers."""
 SPREAD = """## What the spread of the reward says beforehand
 
 Razin et al. (arXiv:2310.20703): RL fails where the rewards of one prompt's samples hardly differ. Spearman's
 correlation over tasks, seed by seed, of that spread under the raw model (10th percentile over prompts) and of how far
-supervision is ahead of RL from scratch, in reward; they expect it below 0. """
+supervision is ahead of RL from scratch, in reward; they expect it below 0. The interval is over seeds of the same few
+tasks, and says nothing of other tasks. """
+ADDED = """## What training added
+
+Differences in the same seed, of the reward and of the judge. Where supervision kept the raw model (*), what stands
+under "supervised" is the raw model, and PPO after it is PPO alone."""
+STEPS = (  # (what is added, to what)
+    ("ppo", board.START),
+    (board.IMITATED, board.START),
+    ("sup_ppo", board.IMITATED),
+    ("sup_shuffled", board.IMITATED),
+    ("sup_ppo", "sup_shuffled"),
+)
 SHOWN = 2  # samples of each policy
 
 
@@ -161,10 +175,12 @@ def _over_all(found: Board) -> list[str]:
             "by what is paid than by what was meant.",
             markdown(pd.DataFrame(table)),
         ]
+    if table := _added(found):
+        parts += [ADDED, *table]
     if table := _agreement(found):
         parts += [
             "## Do the reward and the judge order the policies alike?",
-            "Kendall's tau of a task's policies, seed by seed: 1, the same order; 0, no relation.",
+            "Kendall's tau of a task's models, seed by seed: 1, the same order; 0, no relation. One model counts once.",
             markdown(pd.DataFrame(table)),
         ]
     if (told := board.foretold(found)) is not None:
@@ -184,15 +200,48 @@ def _ranks(found: Board) -> list[dict[str, str]]:
     return table
 
 
+def _added(found: Board) -> list[str]:
+    """A table for each column: a line a task and the mean of the tasks that have a supervised start; below, on the
+    common scale."""
+    tables = []
+    for column, name in pictures.SAID.items():
+        lines, raw = [], {task for task in found.rows if board.kept_raw(found, task)}
+        steps = {f"{pictures.label(a)} − {pictures.label(b)}": (a, b) for a, b in STEPS}
+        made = {
+            task: {said: _difference(found, task, column, *pair) for said, pair in steps.items()} for task in found.rows
+        }
+        for task, values in made.items():
+            lines.append({"task": f"{task}{' *' * (task in raw)}"} | {said: _change(v) for said, v in values.items()})
+        own = [values for task, values in made.items() if task not in raw]
+        means = {said: [v[said] for v in own if v[said] is not None] for said in steps}
+        mean = {said: _change(np.mean(v, axis=0)) if v else "" for said, v in means.items()}
+        lines.append({"task": "mean over tasks without *"} | mean)
+        if any(v is not None for values in made.values() for v in values.values()):
+            tables.append(f"On the {name}:\n\n{markdown(pd.DataFrame(lines))}")
+        if (lead := board.ahead(found, column, "sup_ppo", board.IMITATED)) is not None:
+            tables.append(f"On the common scale supervised + PPO − supervised: {_change(lead)}.")
+    return tables
+
+
+def _difference(found: Board, task: str, column: str, first: str, second: str) -> np.ndarray | None:
+    sides = [found.values(task, name, column) for name in (first, second)]
+    return None if any(side is None for side in sides) else sides[0] - sides[1]
+
+
+def _change(values: np.ndarray | None) -> str:
+    span = None if values is None else board.interval(values)
+    return "" if span is None else signed(span.estimate, span.low, span.high)
+
+
 def _agreement(found: Board) -> list[dict[str, str]]:
     table = []
     for task in found.rows:
-        names = found.named(task, board.MODEL, board.SUBMITTED)
+        names = [group[0] for group in board.different(found, task, board.MODEL, board.SUBMITTED)]
         pairs = [[found.values(task, name, column) for column in (REWARD, JUDGE)] for name in names]
         pairs = [pair for pair in pairs if not any(values is None for values in pair)]
         if len(pairs) > 1:
             tau = ordered.kendall(*(np.array(side) for side in zip(*pairs)))
-            table.append({"task": task, "policies": len(pairs), "tau": _cell(board.interval(tau))})
+            table.append({"task": task, "models": len(pairs), "tau": _cell(board.interval(tau))})
     return table
 
 
@@ -312,11 +361,14 @@ def _claims(verdicts: Sequence[Verdict], rules: Mapping[str, contrasts.Contrasts
         "# The claims on the benchmark",
         f"{claims.OURS} The contrasts (grue/contrasts.yaml, hash `{contrasts.fingerprint(rules)[:12]}`) were fixed "
         "before the first counted run; the rule is the ledger's, at one look. Each deciding test of a claim is needed. "
-        "Numbers run from 0 to 1 whatever the score's unit; intervals are of 95 %.",
+        "Numbers run from 0 to 1 whatever the score's unit; intervals are of 95 % (of an equality the rule asks for "
+        "the one of 90 % inside the margin). A word against a part is after Holm's correction over all parts. A test "
+        "of supervised arms on tasks where supervision kept the raw model says *no supervised start* and decides "
+        "nothing: this was added when the words were known.",
         "Beside each word that holds stands its q, the share of false ones to be expected among the claims that hold "
         f"with a q as small (Benjamini-Yekutieli over the {sum(verdict.p is not None for verdict in verdicts)} claims "
-        f"that were tested here). No p of {len(found.seeds)} seeds is below {number(2.0 ** -len(found.seeds))}: q is "
-        "large, whatever was found.",
+        f"that were tested here). No p of a difference of {len(found.seeds)} seeds is below "
+        f"{number(2.0 ** -len(found.seeds))}: q is large, whatever was found.",
         *(claims.one_model(found, task) for task in found.rows),
     ]
     for verdict in verdicts:
