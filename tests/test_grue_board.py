@@ -12,7 +12,7 @@ from seaborn.utils import relative_luminance
 
 from tests.test_grue_runs import made_up
 from tests.test_style import ROOT
-from workbook.grue import baselines, board, contrasts, gather, pictures, report, submitted, tasks
+from workbook.grue import baselines, board, contrasts, gather, over_tasks, pictures, report, submitted, tasks
 from workbook.grue import settings as grue
 from workbook.grue.board import JUDGE, REWARD, BoardError
 from workbook.grue.evaluate import said
@@ -156,7 +156,7 @@ def test_what_training_added_is_told_seed_by_seed_and_a_kept_raw_model_is_in_no_
         base = np.array([0.1, 0.5, 0.3, 0.7, 0.2])
         for arm, value in (("zero_shot", base), ("supervised", base + added), ("ppo", base + 0.02)):
             rows += lines(name, arm, values=value)
-    page = "\n".join(report._added(board.board(rows)))
+    page = "\n".join(over_tasks.added(board.board(rows)))
     shown = {line.split("|")[1].strip(): [c.strip() for c in line.split("|")[2:4]] for line in page.splitlines()[4:]}
     assert shown["totto *"] == ["+0.020 [0.020, 0.020]", "+0.000 [0.000, 0.000]"]
     assert shown["mean over tasks without *"] == ["+0.020 [0.020, 0.020]", "+0.100 [0.100, 0.100]"]

@@ -290,3 +290,12 @@ def test_how_far_a_second_machine_is_apart_is_told_beside_the_draws():
     moved = around + step - 0.025
     assert line["correlation"] == f"{np.corrcoef(around, moved)[0, 1]:.3f}"
     assert line["between draws"] == f"{(np.sqrt((around**2).sum() / 6) + np.sqrt((moved**2).sum() / 6)) / 2:.3f}"
+
+
+def test_the_end_of_a_pipeline_tells_of_committed_rows_of_the_same_draws():
+    """Of this repository's own tables: `mini` runs the first draws of `settle`, `imdb` draws of its own."""
+    told = again.told(ROOT / "params.yaml")
+    assert (
+        told.startswith("The profile mini has run 4 draws of settle again: of ") and " differ in seven digits" in told
+    )
+    assert again.told(ROOT / "profiles/imdb/params.yaml") == again.told(ROOT / "profiles/settle/params.yaml") == ""

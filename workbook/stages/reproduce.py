@@ -18,7 +18,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +66,7 @@ def reproduce(
             took = clock(time.monotonic() - began)
             print(f"nothing changed: all {len(needs)} stages are up to date ({took})", flush=True)
             tell_pages(folder, values, set())
-            lost = ours and {*COLLECT} & {*map(kind, needs)} and not (reports_of(folder, values) / TEXTS).exists()
-            if lost and (why := read_carefully(folder, values)):
-                print(f"{TEXTS}: {why}\nFAILED: {TEXTS}. Mend it and type the same command.", flush=True)
-                return False
-            return True
+            return not ours or not collects(needs) or texts_are_there(folder, values)
         if reports_only:
             needs = collecting(folder, needs, with_followers(needs, changed), values)
             if needs is None:
@@ -92,10 +88,8 @@ def reproduce(
         if good and not reports_only and pipeline.status():  # DVC has the last word
             pipeline.repro("all", "dvc.yaml")
         old = scheduler.failed.keys() | scheduler.lost
-        if ours and {*COLLECT} & {*map(kind, scheduler.done)} and (why := read_carefully(folder, values)):
-            scheduler.failed[TEXTS] = why
-        if ours and "claims" in scheduler.done and (why := side_by_side(folder, values)):
-            scheduler.failed["reports/claims.*"] = why
+        if ours:
+            read_together(scheduler, folder, values)
         tell_pages(folder, values, old)
         tell_end(scheduler, time.monotonic() - began)
         return not scheduler.failed
@@ -169,6 +163,18 @@ def tell_pages(folder: Path, values: dict[str, Any] | None, old: set[str]) -> No
         print(f"claims: {beside.said(found['rows']) or counted(found['summary'])}", flush=True)
 
 
+def collects(stages: Iterable[str]) -> bool:
+    return not {*COLLECT}.isdisjoint(map(kind, stages))
+
+
+def texts_are_there(folder: Path, values: Mapping[str, Any]) -> bool:
+    """Whether the page of `read_carefully` is there; made, where an earlier command could not."""
+    why = "" if (reports_of(folder, values) / TEXTS).exists() else read_carefully(folder, values)
+    if why:
+        print(f"{TEXTS}: {why}\nFAILED: {TEXTS}. Mend it and type the same command.", flush=True)
+    return not why
+
+
 def reports_of(folder: Path, values: Mapping[str, Any]) -> Path:
     return (folder / values["root"] / "reports" / values["profile"]).resolve()
 
@@ -186,6 +192,25 @@ def read_carefully(folder: Path, values: Mapping[str, Any]) -> str:
         (reports_of(folder, values) / TEXTS).unlink(missing_ok=True)
         return str(error)
     return ""
+
+
+def read_together(scheduler: Scheduler, folder: Path, values: Mapping[str, Any]) -> None:
+    """Make the pages that are no stage's, of what the stages made, and print how the numbers stand to committed ones;
+    what went wrong is a failure of the scheduler's."""
+    if collects(scheduler.done) and (why := read_carefully(folder, values)):
+        scheduler.failed[TEXTS] = why
+    if "claims" in scheduler.done:
+        if why := side_by_side(folder, values):
+            scheduler.failed["reports/claims.*"] = why
+        tell_again(folder)
+
+
+def tell_again(folder: Path) -> None:
+    """Print how the profile's rows compare with the committed ones of the same draws, where there are any."""
+    from workbook.synthesis import again  # it brings pandas
+
+    if told := again.told(folder / "params.yaml"):
+        print(told, flush=True)
 
 
 def side_by_side(folder: Path, values: dict[str, Any]) -> str:

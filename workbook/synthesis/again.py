@@ -4,24 +4,38 @@ processor adds in another order, how far are they apart, beside what differs bet
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from workbook.results.files import DRAWS
 from workbook.results.measures import MEASURES
 from workbook.results.tables import join, markdown, number
-from workbook.synthesis.sources import Source
+from workbook.synthesis.sources import Source, source
 
 ROW = ["condition", "seed", "split", "decoding"]
 SHOWN = ("score", "judge", "human_log_perplexity", "generation_log_perplexity", "distinct_2")
 DIGITS = 1e-6  # relative: the committed draws have seven digits
 FEW = 0.1  # share of numbers that differ, up to which their conditions are named
 APART = (
-    "The code and the settings are the same: on another processor sums are rounded otherwise, and training goes "
+    "Where the code is the same, another processor is enough for that: it rounds sums otherwise, and training goes "
     "another way. Beside the root of the mean square difference between the two runs of a draw stands the standard "
     "deviation between draws, within conditions; were the second run as good as another draw, the first would be 1.41 "
     "times the second:"
 )
+
+
+def told(path: Path) -> str:
+    """What the end of a profile's pipeline says of its rows beside committed ones of the same draws; "" where no
+    registered design has them. path: the profile's params.yaml."""
+    from workbook.runs.older import settings  # brings torch
+
+    own = source(params := settings(path))
+    reports = params.reports_folder.parent
+    designs = [file for file in sorted(reports.parent.glob("profiles/*/params.yaml")) if file != path]
+    drawn = [source(settings(file)) for file in designs if (reports / file.parent.name / DRAWS).is_file()]
+    return "\n".join(filter(None, (sentence(design, own) for design in drawn)))
 
 
 def said(design: Source, others: Sequence[Source]) -> str:
