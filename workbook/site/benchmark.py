@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pandas as pd
 
-from workbook.ledger.ruling import ELSEWHERE
 from workbook.results.tables import markdown, number, signed
 from workbook.site import effects
 from workbook.statistics.rule import FOR
@@ -24,11 +23,13 @@ READ = (
 
 
 def read(root: Path) -> dict[str, pd.DataFrame]:
-    """Claim -> its tests, a row each, of those that have a word; empty where the benchmark was not run."""
+    """Claim -> its tests, a row each, of those that have a word or lack it though all that decides was run; empty where
+    the benchmark was not run."""
     if not (root / TABLE).is_file():
         return {}
     table = pd.read_csv(root / TABLE)
-    return {claim: tests for claim, tests in table[table.word != ELSEWHERE].groupby("id")}
+    decides = table[(table.role == "decides") & table.n.notna() & (table.n > 0)]
+    return {claim: tests for claim, tests in table[table.id.isin(decides.id)].groupby("id")}
 
 
 def word(told: Mapping[str, pd.DataFrame], claim: str) -> str:

@@ -271,3 +271,6 @@ def build(root: Path, out: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-f", str(out / "mkdocs.yml")]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}  # the theme's word on a later MkDocs; the lock has this one
     subprocess.run(command, cwd=root, env=quiet, check=True)
+    site = Path(yaml.safe_load((out / "mkdocs.yml").read_text(encoding="utf-8"))["site_dir"])
+    for file in site.glob("assets/**/*.map"):  # of the theme's scripts, for debuggers of the theme
+        file.unlink()
