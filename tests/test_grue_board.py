@@ -147,6 +147,32 @@ def test_one_model_under_two_names_is_one_and_a_kept_raw_model_is_no_start():
     assert board.different(found, "t", board.MODEL, board.SUBMITTED)[1] == ("ppo", "mine")
     apart = board.board([*same["zero_shot"], *lines("t", "supervised", values=[0.1, 0.3])])
     assert not board.kept_raw(apart, "t") and board.alike(apart, "t") == []
+    more = board.board(
+        [row for row in [*lines("t", "zero_shot", values=[0.1, 0.2])]]
+        + [r for n in ("supervised", "sup_more") for r in lines("t", n, values=[0.4, 0.3])]
+    )
+    assert board.alike(more, "t") == [("supervised", "sup_more")] and not board.kept_raw(more, "t")
+
+
+def test_one_model_counts_once_in_whether_reward_and_judge_agree():
+    """Of three models two pairs stand in one order on both sides and one does not: (2 - 1) / 3. The third has a second
+    name, which is no model more."""
+    values = {"zero_shot": (0.1, 0.3), "supervised": (0.2, 0.2), "ppo": (0.3, 0.4), "mine": (0.3, 0.4)}
+    rows = []
+    for name, (paid, meant) in values.items():
+        rows += lines("t", name, "submitted" if name == "mine" else "", values=[paid] * 2, **{JUDGE: meant})
+    (line,) = over_tasks._agreement(board.board(rows))
+    assert (line["models"], line["tau"].split()[0]) == (3, "0.333")
+
+
+def test_the_common_scale_of_what_training_added_leaves_a_kept_raw_model_out():
+    rows = [*task_of("a", [0.3] * 5, supervised=[0.4] * 5), *task_of("b", [0.3] * 5, supervised=[0.5] * 5)]
+    rows += [r for n, v in (("a", 0.4), ("b", 0.3)) for r in lines(n, "zero_shot", values=[v] * 5)]
+    rows += [r for n, v in (("a", 0.2), ("b", 0.6)) for r in lines(n, "sup_ppo", values=[v] * 5)]
+    found = board.board(rows)  # of a scale from .2 to .6; supervision kept the raw model of a
+    assert board.kept_raw(found, "a") and board.tasks_ahead(found, REWARD) == ["b"]
+    assert board.ahead(found, REWARD, "sup_ppo", "supervised").tolist() == pytest.approx([0.25] * 5)
+    assert "(b)." in over_tasks.added(found)[1]
 
 
 def test_what_training_added_is_told_seed_by_seed_and_a_kept_raw_model_is_in_no_mean(tmp_path):
@@ -159,7 +185,7 @@ def test_what_training_added_is_told_seed_by_seed_and_a_kept_raw_model_is_in_no_
     page = "\n".join(over_tasks.added(board.board(rows)))
     shown = {line.split("|")[1].strip(): [c.strip() for c in line.split("|")[2:4]] for line in page.splitlines()[4:]}
     assert shown["totto *"] == ["+0.020 [0.020, 0.020]", "+0.000 [0.000, 0.000]"]
-    assert shown["mean over tasks without *"] == ["+0.020 [0.020, 0.020]", "+0.100 [0.100, 0.100]"]
+    assert shown["mean over tasks without * (how many)"] == ["+0.020 [0.020, 0.020] (1)", "+0.100 [0.100, 0.100] (1)"]
 
 
 def test_the_interval_is_students_over_seeds():

@@ -217,6 +217,8 @@ def test_without_a_supervised_start_a_test_of_it_decides_nothing_and_can_not_hol
     assert held.word == ELSEWHERE and "added, a." in held.sentence  # and none to hold
     raw = judge_of(both, ["a", "b"], test("ppo", each=True, terms={"ppo": 1.0, "zero_shot": -1.0}))
     assert raw.word == "holds"  # what has no supervised arm is tested as ever
+    for pair in ({"sup_nlpo": 1.0, "sup_ppo": -1.0}, {"sup_more": 1.0, "ppo": -1.0}):  # what goes on from there too
+        assert claims.without_start(test(tasks=("a",), terms=pair), both)
     mixed = against.replace(each=False)  # a mean with a task that has one
     assert [claims.without_start(t, both) for t in (mixed, mixed.replace(tasks=("b",), minus=("a",)))] == [False, True]
 

@@ -29,7 +29,7 @@ from workbook.stages.progress import (
     progress_of,
     to_do,
 )
-from workbook.stages.reproduce import collecting, read_carefully, reproduce, side_by_side, tell_pages
+from workbook.stages.reproduce import collecting, read_carefully, reproduce, side_by_side, tell_pages, texts_are_there
 from workbook.stages.scheduler import Scheduler
 from workbook.store.files import atomic_json
 from workbook.store.locks import LockError, writer_lock
@@ -585,8 +585,11 @@ def test_what_a_careful_reader_sees_is_made_with_the_tables(tmp_path, capsys):
     (reports / "per_seed.csv").unlink()
     assert "per_seed.csv: no such file; run the pipeline" in read_carefully(profile, values)
     assert not made.exists()  # of older tables; the next command tries again
+    assert not texts_are_there(profile, values) and "FAILED: careful/verdict.md." in capsys.readouterr().out
     (reports / "per_seed.csv").write_text("")
     assert "per_seed.csv: No columns to parse from file; run the pipeline" in read_carefully(profile, values)
+    shutil.copy(ROOT / "reports/imdb/per_seed.csv", reports)
+    assert texts_are_there(profile, values) and made.exists()  # mended: the next command makes it
 
 
 def test_the_notebook_of_a_failure_is_the_one_its_log_names(tmp_path):

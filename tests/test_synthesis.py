@@ -274,22 +274,28 @@ def test_draws_that_another_profile_ran_too_are_compared():
     table = other.results.per_seed
     table.loc[(table.condition == "strong") & (table.seed == 2), "score"] += 1e-5
     assert "2 differ in seven digits (`strong`)" in again.sentence(design, other)
-    assert "correlation" in again.sentence(design, other)
+    assert "| a second run |" in again.sentence(design, other)
     other.settings["strong"] = {**other.settings["strong"], "gamma": 0.5}  # then it is another run
     assert "of 40 numbers that both tables have, 0 differ" in again.sentence(design, other)
 
 
 def test_how_far_a_second_machine_is_apart_is_told_beside_the_draws():
-    """Two conditions, four draws: the second run is the first and a step up or down; hand-worked."""
-    first, step = np.array([0.0, 0.1, 0.2, 0.3, 0.5, 0.6, 0.7, 0.8]), np.array([0.2, -0.1, 0.1, -0.1] * 2)
-    about = {"condition": ["a"] * 4 + ["b"] * 4, "split": "test", "decoding": "plain"}
-    both = pd.DataFrame({**about, "score": first, "score_again": first + step, "judge": first, "judge_again": first})
-    (line,) = again.apart(both).to_dict("records")  # the judge says the same twice: no line
-    assert (line["runs"], line["between the two runs"], line["mean shift"]) == (8, "0.132", "0.025")
-    around = np.array([-0.15, -0.05, 0.05, 0.15] * 2)
-    moved = around + step - 0.025
-    assert line["correlation"] == f"{np.corrcoef(around, moved)[0, 1]:.3f}"
-    assert line["between draws"] == f"{(np.sqrt((around**2).sum() / 6) + np.sqrt((moved**2).sum() / 6)) / 2:.3f}"
+    """Three conditions, four draws: the second run is the first and a step up or down; hand-worked. Nothing was trained
+    in the third, and the judge says the same twice."""
+    draws, step = np.array([0.0, 0.1, 0.2, 0.3]), np.array([0.2, -0.1, 0.1, -0.1])
+    frames = []
+    for name, base, change in (("a", 0.0, step), ("b", 0.5, 2 * step), ("zero_shot", 0.2, 0 * step)):
+        about = {"condition": name, "seed": [1, 2, 3, 4], "split": "test", "decoding": "plain", "judge": draws}
+        scores = {"score": base + draws, "score_again": base + draws + change, "judge_again": draws}
+        frames.append(pd.DataFrame({**about, **scores}))
+    (line,) = again.apart(pd.concat(frames)).to_dict("records")
+    mean_square = (0.04 + 3 * 0.01) / 4
+    runs = np.sqrt([mean_square / 2, 4 * mean_square / 2])
+    over = [np.sqrt((np.var(draws, ddof=1) + np.var(draws + k * step, ddof=1)) / 2) for k in (1, 2)]
+    assert (line["conditions"], line["largest run to run"]) == (2, f"{runs[1]:.3f} (`b`)")
+    assert (line["a second run"], line["over draws"]) == (f"{runs.mean():.3f}", f"{np.mean(over):.3f}")
+    assert line["share"] == f"{np.mean((runs / over) ** 2):.0%}"
+    assert line["shift"].startswith("+0.038 [")  # of .025 and .05
 
 
 def test_the_end_of_a_pipeline_tells_of_committed_rows_of_the_same_draws():

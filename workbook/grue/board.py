@@ -196,13 +196,18 @@ def everywhere(found: Board, tasks: Sequence[str]) -> list[str]:
 
 
 def ahead(found: Board, column: str, first: str, second: str) -> np.ndarray | None:
-    """[n] how far one policy is ahead of another on the common scale, mean over the tasks with room, seed by seed; None
-    where some task lacks one of them, or none has room."""
-    tasks = [task for task in found.rows if not room(found, task, column).why]
+    """[n] how far one policy is ahead of another on the common scale, mean over `tasks_ahead`, seed by seed; None where
+    some of them lacks one of the two, or there is none."""
+    tasks = tasks_ahead(found, column)
     sides = [[normalised(found, task, name, column) for task in tasks] for name in (first, second)]
     if not tasks or any(values is None for side in sides for values in side):
         return None
     return (np.array(sides[0]) - np.array(sides[1])).mean(0)
+
+
+def tasks_ahead(found: Board, column: str) -> list[str]:
+    """Tasks with room and a supervised start."""
+    return [task for task in found.rows if not room(found, task, column).why and not kept_raw(found, task)]
 
 
 def ranks(found: Board, column: str) -> dict[str, np.ndarray]:

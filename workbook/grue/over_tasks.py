@@ -97,12 +97,13 @@ def added(found: Board) -> list[str]:
             lines.append({"task": f"{task}{' *' * (task in raw)}"} | {said: _change(v) for said, v in values.items()})
         own = [values for task, values in made.items() if task not in raw]
         means = {said: [v[said] for v in own if v[said] is not None] for said in steps}
-        mean = {said: _change(np.mean(v, axis=0)) if v else "" for said, v in means.items()}
-        lines.append({"task": "mean over tasks without *"} | mean)
+        mean = {said: f"{_change(np.mean(v, axis=0))} ({len(v)})" if v else "" for said, v in means.items()}
+        lines.append({"task": "mean over tasks without * (how many)"} | mean)
         if any(v is not None for values in made.values() for v in values.values()):
             tables.append(f"On the {name}:\n\n{markdown(pd.DataFrame(lines))}")
         if (lead := board.ahead(found, column, "sup_ppo", board.IMITATED)) is not None:
-            tables.append(f"On the common scale supervised + PPO − supervised: {_change(lead)}.")
+            where = ", ".join(board.tasks_ahead(found, column))
+            tables.append(f"On the common scale supervised + PPO − supervised: {_change(lead)} ({where}).")
     return tables
 
 

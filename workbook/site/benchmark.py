@@ -23,8 +23,8 @@ READ = (
 
 
 def read(root: Path) -> dict[str, pd.DataFrame]:
-    """Claim -> its tests, a row each, of those that have a word or lack it though all that decides was run; empty where
-    the benchmark was not run."""
+    """Claim -> its tests, a row each, of those that have a word or lack it though something that decides was run; empty
+    where the benchmark was not run."""
     if not (root / TABLE).is_file():
         return {}
     table = pd.read_csv(root / TABLE)

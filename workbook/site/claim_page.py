@@ -90,9 +90,7 @@ def opening(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]])
         {
             "profile": f"`{profile}`: {ABOUT.get(profile, 'settings of its own')}",
             "draws": row["seeds"] if not one_model.marked([row]) else f"{row['seeds']} {one_model.units([row])}",
-            "word": effects.verdict(row["word"]) + beside.unsettled(row)
-            if tested(row)
-            else beside.word(row) or "too few draws for a word",
+            "word": word(row),
             "at half the budget": row["half_word"] if tested(row) and row["half_word"] else "–",
         }
         for profile, row in rows.items()

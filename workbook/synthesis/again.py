@@ -11,7 +11,8 @@ import pandas as pd
 
 from workbook.results.files import DRAWS
 from workbook.results.measures import MEASURES
-from workbook.results.tables import join, markdown, number
+from workbook.results.tables import join, markdown, number, signed
+from workbook.statistics.paired import mean_interval
 from workbook.synthesis.sources import Source, source
 
 ROW = ["condition", "seed", "split", "decoding"]
@@ -20,18 +21,20 @@ DIGITS = 1e-6  # relative: the committed draws have seven digits
 FEW = 0.1  # share of numbers that differ, up to which their conditions are named
 APART = (
     "Where the code is the same, another processor is enough for that: it rounds sums otherwise, and training goes "
-    "another way. Beside the root of the mean square difference between the two runs of a draw stands the standard "
-    "deviation between draws, within conditions; were the second run as good as another draw, the first would be 1.41 "
-    "times the second:"
+    "another way. The first two columns are standard deviations, medians over conditions: of one run about its draw "
+    "(the root of half the mean square difference between the two runs), and of runs over draws. The share is how much "
+    "of the variance over draws is there between two runs of one draw already. The shift is the mean over conditions, "
+    "with its 95 % interval over draws."
 )
 
 
 def told(path: Path) -> str:
     """What the end of a profile's pipeline says of its rows beside committed ones of the same draws; "" where no
     registered design has them. path: the profile's params.yaml."""
-    from workbook.runs.older import settings  # brings torch
+    from workbook.runs.checks import load  # they bring torch
+    from workbook.runs.older import settings
 
-    own = source(params := settings(path))
+    own = source(params := load(path))  # made by this command, with the settings of today
     reports = params.reports_folder.parent
     designs = [file for file in sorted(reports.parent.glob("profiles/*/params.yaml")) if file != path]
     drawn = [source(settings(file)) for file in designs if (reports / file.parent.name / DRAWS).is_file()]
@@ -61,33 +64,36 @@ def sentence(design: Source, other: Source) -> str:
     said = (
         f"The profile {other.profile} has run {len(set(both.seed))} draws of {design.profile} again: of "
         f"{there.sum():,} numbers that both tables have, {off.sum():,} differ in seven digits"
-        f"{f' ({differ})' if differ and off.mean() < FEW else ''}."
+        f"{f' ({differ})' if differ and off.sum() < FEW * there.sum() else ''}."
     )
     return said if not off.any() else f"{said} {APART}\n\n{markdown(apart(both[both.condition.isin(alike)]))}"
 
 
 def apart(both: pd.DataFrame) -> pd.DataFrame:
-    """How far two runs of one condition on one draw are apart, a line a metric, of plainly decoded test texts: the root
-    of the mean square difference; beside it the standard deviation over draws within a condition, and the correlation
-    of the two runs over draws within conditions. both: rows of both tables, the second's columns ending in _again."""
+    """How far two runs of one condition on one draw are apart, a line a metric, of plainly decoded test texts, beside
+    how far draws are. both: rows of both tables, the second's columns ending in _again. Conditions whose two runs are
+    the same throughout (nothing was trained) are left out."""
     plain = both[(both.split == "test") & (both.decoding == "plain")]
     lines = []
     for name in (name for name in SHOWN if f"{name}_again" in plain):
-        pair = plain[["condition", name, f"{name}_again"]].dropna()
-        first, second = (pair[column] for column in (name, f"{name}_again"))
-        within = [values - values.groupby(pair.condition).transform("mean") for values in (first, second)]
-        free = len(pair) - pair.condition.nunique()  # degrees of freedom
-        if free < 1 or not (first != second).any():
+        pair = plain[["condition", "seed", name, f"{name}_again"]].dropna()
+        first, second = (pair.pivot(index="seed", columns="condition", values=c) for c in (name, f"{name}_again"))
+        change = second - first
+        change = change.loc[:, (change != 0).any()]
+        if len(change) < 2 or change.empty:
             continue
-        spreads = [np.sqrt((values**2).sum() / free) for values in within]
+        runs = np.sqrt((change**2).mean() / 2)
+        draws = np.sqrt((first[change.columns].var() + second[change.columns].var()) / 2)
+        shift = mean_interval(change.mean(axis=1).to_numpy())
         lines.append(
             {
                 "metric": " ".join((MEASURES[name].label or name).split()),
-                "runs": len(pair),
-                "between the two runs": number(float(np.sqrt(((first - second) ** 2).mean()))),
-                "between draws": number(float(np.mean(spreads))),
-                "correlation": number(float((within[0] * within[1]).sum() / (free * spreads[0] * spreads[1]))),
-                "mean shift": number(float((second - first).mean())),
+                "conditions": len(runs),
+                "a second run": number(float(runs.median())),
+                "over draws": number(float(draws.median())),
+                "share": f"{(runs**2 / draws**2).median():.0%}",
+                "largest run to run": f"{number(float(runs.max()))} (`{runs.idxmax()}`)",
+                "shift": signed(shift.estimate, shift.low, shift.high),
             }
         )
     return pd.DataFrame(lines)
