@@ -143,8 +143,8 @@ def test_one_model_under_two_names_is_one_and_a_kept_raw_model_is_no_start():
     same = {name: lines("t", name, values=[0.1, 0.2]) for name in ("zero_shot", "supervised")}
     other = [*lines("t", "ppo", values=[0.1, 0.3]), *lines("t", "mine", "submitted", values=[0.1, 0.3])]
     found = board.board([*same["zero_shot"], *same["supervised"], *other])
-    assert board.different(found, "t") == [("zero_shot", "supervised"), ("ppo",)] and board.kept_raw(found, "t")
-    assert board.different(found, "t", board.MODEL, board.SUBMITTED)[1] == ("ppo", "mine")
+    assert board.models_of(found, "t") == [("zero_shot", "supervised"), ("ppo",)] and board.kept_raw(found, "t")
+    assert board.models_of(found, "t", board.MODEL, board.SUBMITTED)[1] == ("ppo", "mine")
     apart = board.board([*same["zero_shot"], *lines("t", "supervised", values=[0.1, 0.3])])
     assert not board.kept_raw(apart, "t") and board.alike(apart, "t") == []
     more = board.board(

@@ -103,9 +103,9 @@ def sign(column: str) -> int:
     return 0 if score is None else 1 if score.higher_is_better else -1
 
 
-def alike(found: Board, task: str, *kinds: str) -> list[tuple[str, ...]]:
+def alike(found: Board, task: str) -> list[tuple[str, ...]]:
     """Policies whose every number is the same in every seed: one and the same model under several names."""
-    return [group for group in different(found, task, *kinds) if len(group) > 1]
+    return [group for group in models_of(found, task) if len(group) > 1]
 
 
 def kept_raw(found: Board, task: str) -> bool:
@@ -113,7 +113,7 @@ def kept_raw(found: Board, task: str) -> bool:
     return any({START, IMITATED} <= {*group} for group in alike(found, task))
 
 
-def different(found: Board, task: str, *kinds: str) -> list[tuple[str, ...]]:
+def models_of(found: Board, task: str, *kinds: str) -> list[tuple[str, ...]]:
     """The task's policies as models: all names of each, in the order of tables. kinds: of rows; none: our own."""
     named: dict[tuple, list[str]] = {}
     for name in found.named(task, *(kinds or (MODEL,))):

@@ -25,8 +25,8 @@ supervision is ahead of RL from scratch, in reward; they expect it below 0. The 
 tasks, and says nothing of other tasks. """
 ADDED = """## What training added
 
-Differences in the same seed, of the reward and of the judge. Where supervision kept the raw model (*), what stands
-under "supervised" is the raw model, and PPO after it is PPO alone."""
+Differences in the same seed, of the reward and, of generated rows, of the judge. Where supervision kept the raw model
+(*), what stands under "supervised" is the raw model, and PPO after it is PPO alone."""
 STEPS = (  # (what is added, to what)
     ("ppo", board.START),
     (board.IMITATED, board.START),
@@ -120,7 +120,7 @@ def _change(values: np.ndarray | None) -> str:
 def _agreement(found: Board) -> list[dict[str, str]]:
     table = []
     for task in found.rows:
-        names = [group[0] for group in board.different(found, task, board.MODEL, board.SUBMITTED)]
+        names = [group[0] for group in board.models_of(found, task, board.MODEL, board.SUBMITTED)]
         pairs = [[found.values(task, name, column) for column in (REWARD, JUDGE)] for name in names]
         pairs = [pair for pair in pairs if not any(values is None for values in pair)]
         if len(pairs) > 1:
