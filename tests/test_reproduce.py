@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from rlnlp.settings import ConfigError
 from workbook.ledger import judge, ruling
 from workbook.results.tables import PLURAL
 from workbook.runs import checks, conditions
+from workbook.stages import afterwards
 from workbook.stages.pipeline import Pipeline, keep_lock, mend_lock, read_graph, whole
 from workbook.stages.processes import start, stop
 from workbook.stages.progress import (
@@ -29,7 +31,7 @@ from workbook.stages.progress import (
     progress_of,
     to_do,
 )
-from workbook.stages.reproduce import collecting, read_carefully, reproduce, side_by_side, tell_pages, texts_are_there
+from workbook.stages.reproduce import collecting, reproduce, tell_pages, tell_wrong
 from workbook.stages.scheduler import Scheduler
 from workbook.store.files import atomic_json
 from workbook.store.locks import LockError, writer_lock
@@ -557,18 +559,26 @@ def test_the_end_names_the_pages_that_are_up_to_date_and_counts_the_ledger(tmp_p
     assert tuple(PLURAL) == ruling.WORDS
 
 
-def test_ledgers_stand_side_by_side_without_those_that_mean_nothing(tmp_path):
+def test_ledgers_stand_side_by_side_without_those_that_mean_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(afterwards, "read_carefully", lambda *_: "")  # the other page: the next test's
     ledger(tmp_path / "reports", "mini", "holds")
     ledger(tmp_path / "reports", "smoke", "opposite")
     smoke, mini = ({"root": root, "profile": name} for name, root in (("smoke", "../.."), ("mini", ".")))
-    assert side_by_side(tmp_path / "profiles/smoke", smoke) == "" and not (tmp_path / "reports/claims.json").exists()
-    assert side_by_side(tmp_path, mini) == ""
-    assert json.loads((tmp_path / "reports/claims.json").read_text())["rows"][0]["words"] == {"mini": "holds"}
+    made = tmp_path / "reports/claims.json"
+    assert afterwards.make(tmp_path / "profiles/smoke", smoke, {"claims"}) == {} and not made.exists()
+    assert afterwards.make(tmp_path, mini, {"claims"}) == {}
+    assert json.loads(made.read_text())["rows"][0]["words"] == {"mini": "holds"}
     assert (
         "mini: the published direction in 1 of 1" in json.loads((tmp_path / "reports/alt.json").read_text())["forest"]
     )
+    one = (tmp_path / "reports/mini/claims/claims.json").read_text()
     (tmp_path / "reports/mini/claims/claims.json").write_text("{}")
-    assert "mini/claims/claims.json: expected a ledger" in side_by_side(tmp_path, mini)
+    wrong = afterwards.make(tmp_path, mini, {"claims"})
+    assert [*wrong] == ["reports/claims.json"] and "expected a ledger" in wrong["reports/claims.json"]
+    assert not made.exists()  # of the ledger before; the next command tries again
+    assert afterwards.make(tmp_path, mini, {"claims"}, missing=True) == wrong
+    (tmp_path / "reports/mini/claims/claims.json").write_text(one)
+    assert afterwards.make(tmp_path, mini, {"claims"}, missing=True) == {} and made.exists()
 
 
 def test_what_a_careful_reader_sees_is_made_with_the_tables(tmp_path, capsys):
@@ -577,19 +587,29 @@ def test_what_a_careful_reader_sees_is_made_with_the_tables(tmp_path, capsys):
     shutil.copytree(ROOT / "reports/imdb", reports, ignore=shutil.ignore_patterns("careful"))
     profile.mkdir(parents=True)
     shutil.copy(ROOT / "profiles/imdb/params.yaml", profile)
-    values = {"root": "../..", "profile": "imdb"}
-    assert read_carefully(profile, values) == ""
-    made = reports / "careful/verdict.md"
-    assert made.read_text() == (ROOT / "reports/imdb/careful/verdict.md").read_text()
-    assert "texts: " in capsys.readouterr().out
+    make = functools.partial(afterwards.make, profile, {"root": "../..", "profile": "imdb"}, {"report@kl"})
+    made, page = reports / "careful/verdict.md", "reports/imdb/careful/verdict.md"
+    assert make() == {} and "texts: " in capsys.readouterr().out
+    assert made.read_text() == (ROOT / page).read_text()
+    assert make(missing=True) == {} and capsys.readouterr().out == ""
     (reports / "per_seed.csv").unlink()
-    assert "per_seed.csv: no such file; run the pipeline" in read_carefully(profile, values)
+    assert "per_seed.csv: no such file; run the pipeline" in make()[page]
     assert not made.exists()  # of older tables; the next command tries again
-    assert not texts_are_there(profile, values) and "FAILED: careful/verdict.md." in capsys.readouterr().out
     (reports / "per_seed.csv").write_text("")
-    assert "per_seed.csv: No columns to parse from file; run the pipeline" in read_carefully(profile, values)
+    assert "per_seed.csv: No columns to parse from file; run the pipeline" in make(missing=True)[page]
     shutil.copy(ROOT / "reports/imdb/per_seed.csv", reports)
-    assert texts_are_there(profile, values) and made.exists()  # mended: the next command makes it
+    assert make(missing=True) == {} and made.exists()  # mended
+
+
+def test_what_failed_is_told_with_what_it_kept_from_starting(capsys):
+    assert tell_wrong({}) and capsys.readouterr().out == ""
+    assert not tell_wrong({"runs@b": "no memory", "runs@a": "no disk"}, {"report@kl", "claims"})
+    assert capsys.readouterr().out.splitlines() == [
+        "runs@b: no memory",
+        "runs@a: no disk",
+        "not started, as they need what failed: claims, report@kl",
+        "FAILED: runs@a, runs@b. Mend it and type the same command: finished work is kept.",
+    ]
 
 
 def test_the_notebook_of_a_failure_is_the_one_its_log_names(tmp_path):

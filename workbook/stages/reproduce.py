@@ -18,12 +18,12 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rlnlp.settings import ConfigError
-from workbook.stages import carry, cluster, digests, follow, forkserver
+from workbook.stages import afterwards, carry, cluster, digests, follow, forkserver
 from workbook.stages.command import status
 from workbook.stages.pipeline import COLLECT, RUNS, Pipeline, key, kind, with_followers
 from workbook.stages.progress import clock, in_words, to_do
@@ -32,7 +32,6 @@ from workbook.stages.sweep import Sweep
 from workbook.store.locks import writer_lock
 
 OUTSIDE = {"data", "models"}  # stages that read what comes from outside first
-TEXTS = "careful/verdict.md"  # in the profile's reports: what a careful reader sees, no stage of DVC
 
 
 def reproduce(
@@ -66,7 +65,7 @@ def reproduce(
             took = clock(time.monotonic() - began)
             print(f"nothing changed: all {len(needs)} stages are up to date ({took})", flush=True)
             tell_pages(folder, values, set())
-            return not ours or not collects(needs) or texts_are_there(folder, values)
+            return not ours or tell_wrong(afterwards.make(folder, values, needs, missing=True))
         if reports_only:
             needs = collecting(folder, needs, with_followers(needs, changed), values)
             if needs is None:
@@ -89,7 +88,9 @@ def reproduce(
             pipeline.repro("all", "dvc.yaml")
         old = scheduler.failed.keys() | scheduler.lost
         if ours:
-            read_together(scheduler, folder, values)
+            scheduler.failed.update(afterwards.make(folder, values, scheduler.done))
+            if "claims" in scheduler.done:
+                afterwards.tell_again(folder)
         tell_pages(folder, values, old)
         tell_end(scheduler, time.monotonic() - began)
         return not scheduler.failed
@@ -134,15 +135,20 @@ def announce(scheduler: Scheduler, pipeline: Pipeline) -> None:
 
 def tell_end(scheduler: Scheduler, seconds: float) -> None:
     """Print that all is done, or what failed and what that kept from starting."""
-    if not scheduler.failed:
+    if tell_wrong(scheduler.failed, scheduler.lost):
         print(f"done in {clock(seconds)}", flush=True)
-        return
-    for stage, why in scheduler.failed.items():
-        print(f"{stage}: {why}")
-    if scheduler.lost:
-        print(f"not started, as they need what failed: {', '.join(sorted(scheduler.lost))}")
-    names = ", ".join(sorted(scheduler.failed))
-    print(f"FAILED: {names}. Mend it and type the same command: finished work is kept.", flush=True)
+
+
+def tell_wrong(failed: Mapping[str, str], lost: Collection[str] = ()) -> bool:
+    """Print what failed, a stage or a page, and why, and the stages that it kept from starting; whether nothing did."""
+    for name, why in failed.items():
+        print(f"{name}: {why}")
+    if lost:
+        print(f"not started, as they need what failed: {', '.join(sorted(lost))}")
+    if failed:
+        names = ", ".join(sorted(failed))
+        print(f"FAILED: {names}. Mend it and type the same command: finished work is kept.", flush=True)
+    return not failed
 
 
 def tell_pages(folder: Path, values: dict[str, Any] | None, old: set[str]) -> None:
@@ -150,7 +156,7 @@ def tell_pages(folder: Path, values: dict[str, Any] | None, old: set[str]) -> No
     line."""
     if values is None:
         return
-    pages = reports_of(folder, values)
+    pages = afterwards.reports_of(folder, values)
     stale = {key(stage) or stage for stage in old}
     for page in sorted(pages.glob("*/*.html")):
         if page.parent.name not in stale:
@@ -161,77 +167,6 @@ def tell_pages(folder: Path, values: dict[str, Any] | None, old: set[str]) -> No
 
         found = json.loads(ledger.read_text(encoding="utf-8"))
         print(f"claims: {beside.said(found['rows']) or counted(found['summary'])}", flush=True)
-
-
-def collects(stages: Iterable[str]) -> bool:
-    return not {*COLLECT}.isdisjoint(map(kind, stages))
-
-
-def texts_are_there(folder: Path, values: Mapping[str, Any]) -> bool:
-    """Whether the page of `read_carefully` is there; made, where an earlier command could not."""
-    why = "" if (reports_of(folder, values) / TEXTS).exists() else read_carefully(folder, values)
-    if why:
-        print(f"{TEXTS}: {why}\nFAILED: {TEXTS}. Mend it and type the same command.", flush=True)
-    return not why
-
-
-def reports_of(folder: Path, values: Mapping[str, Any]) -> Path:
-    return (folder / values["root"] / "reports" / values["profile"]).resolve()
-
-
-def read_carefully(folder: Path, values: Mapping[str, Any]) -> str:
-    """Write what a careful reader sees, to which every report leads, from the profile's tables; what went wrong, empty
-    if nothing did. A page of older tables is taken away then, and the next command tries again."""
-    from workbook.ledger import careful  # it brings pandas
-    from workbook.results.results import ReportError
-    from workbook.runs import checks
-
-    try:
-        print(f"texts: {os.path.relpath(careful.make(checks.load(folder / 'params.yaml')))}", flush=True)
-    except ReportError as error:
-        (reports_of(folder, values) / TEXTS).unlink(missing_ok=True)
-        return str(error)
-    return ""
-
-
-def read_together(scheduler: Scheduler, folder: Path, values: Mapping[str, Any]) -> None:
-    """Make the pages that are no stage's, of what the stages made, and print how the numbers stand to committed ones;
-    what went wrong is a failure of the scheduler's."""
-    if collects(scheduler.done) and (why := read_carefully(folder, values)):
-        scheduler.failed[TEXTS] = why
-    if "claims" in scheduler.done:
-        if why := side_by_side(folder, values):
-            scheduler.failed["reports/claims.*"] = why
-        tell_again(folder)
-
-
-def tell_again(folder: Path) -> None:
-    """Print how the profile's rows compare with the committed ones of the same draws, where there are any."""
-    from workbook.synthesis import again  # it brings pandas
-
-    if told := again.told(folder / "params.yaml"):
-        print(told, flush=True)
-
-
-def side_by_side(folder: Path, values: dict[str, Any]) -> str:
-    """Put the ledgers of all profiles into reports/claims.* and reports/forest.*; what went wrong, empty if nothing
-    did."""
-    from workbook.ledger import forest  # it brings pandas, scipy and matplotlib
-    from workbook.ledger.claim import ClaimError
-    from workbook.ledger.combine import NO_EVIDENCE, combine, find_ledgers
-
-    if values["profile"] in NO_EVIDENCE:
-        return ""
-    reports = (folder / values["root"] / "reports").resolve()
-    paths = find_ledgers(reports)
-    try:
-        combine(paths, reports)
-    except ClaimError as error:
-        return str(error)
-    rows = {profile: json.loads(path.read_text(encoding="utf-8"))["rows"] for profile, path in paths.items()}
-    forest.keep(rows, reports)
-    print(f"all profiles: {os.path.relpath(reports / 'claims.md')}", flush=True)
-    return ""
 
 
 def main(argv: list[str] | None = None) -> int:
