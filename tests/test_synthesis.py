@@ -52,7 +52,7 @@ def planted(
     ]
     params = SimpleNamespace(
         profile=profile, seeds=seeds, task_name=task, learner={"kl_coef": 0.05}, bring=SimpleNamespace(model=""),
-        all_runs={c: {} for c in known}, model_dump=lambda mode: dict.fromkeys(sources.WHOLE, task),
+        claims=(), all_runs={c: {} for c in known}, model_dump=lambda mode: dict.fromkeys(sources.WHOLE, task),
     )  # fmt: skip
     results = Results(params, pd.DataFrame(rows), pd.DataFrame(), {}, {}, {}, {}, {}, {})
     return Source(profile, params, results, known, {})
@@ -163,6 +163,23 @@ def test_more_draws_of_one_study_widen_it_by_draws():
 def test_other_settings_on_the_same_draws_are_not_pooled():
     [row] = across.across({"Z01": CLAIM}, [planted("a", 0.1), planted("b", 0.1, fixed=True)])
     assert len(row.studies) == 2 and row.pooled is None and row.note == across.SHARED
+
+
+def test_a_claim_about_length_takes_a_profile_of_the_length_that_its_test_means():
+    """`hundred` against `default` at fixed length, and a run of free length beside: a profile whose runs of the same
+    names may end says nothing of the first."""
+    home, other, like = planted("home", 0.1, fixed=True), planted("free", -0.4, task="b"), planted("c", 0.2, True, "c")
+    home.settings["free_run"] = {**home.settings["default"], "min_new_tokens": 0.0}
+    tests = [
+        CLAIM.tests[0],
+        CLAIM.tests[0].model_copy(update={"name": "free", "terms": {"free_run": 1, "default": -1}}),
+    ]
+    claim = CLAIM.model_copy(update={"tests": tests})
+    home.params.claims = (claim.id,)
+    [row] = across.across({claim.id: claim}, [home, other, like])
+    assert [e.name for e in row.profiles] == ["home", "c"]
+    [row] = across.across({CLAIM.id: CLAIM}, [home, other, like])  # one that is not about length takes all
+    assert [e.name for e in row.profiles] == ["home", "free", "c"]
 
 
 def test_figures_say_what_they_show(tmp_path):

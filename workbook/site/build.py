@@ -38,6 +38,7 @@ from workbook.site.committed import ABOUT, Committed
 from workbook.site.links import Links
 from workbook.store.files import atomic_write
 
+SURE = ("sure/design", "sure/machines", "sure/synthesis", "reports/synthesis/closer", "reports/settle/looks")
 HAND = {  # documents that stand elsewhere and are pages too
     "course/README.md": "teach/guide/index.md",
     "course/CONSENT.md": "teach/consent/index.md",
@@ -257,7 +258,7 @@ def nav(titles: Mapping[str, str]) -> list[dict]:
                 {"API": ["reference/api/index.md", *some(*api)]},
             ]
         },
-        {"How sure are we": some("sure/design", "sure/machines", "sure/synthesis", "reports/settle/looks")},
+        {"How sure are we": some(*SURE)},
         {"Differences": "differences/index.md"},
     ]
 

@@ -19,6 +19,7 @@ from workbook.results.tables import join, markdown
 from workbook.runs.older import OLDER
 from workbook.site import benchmark, charts, effects, vega
 from workbook.site.committed import ABOUT, DESIGN, DRAWN, Committed, deciding, folder, tested
+from workbook.synthesis import closer
 
 SHOWN = 4  # conditions whose texts are shown
 JUDGE, DRAW = (f".venv/bin/python -m workbook.stages.settle {what} {DESIGN}" for what in ("judge", "run"))
@@ -44,6 +45,8 @@ def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
         parts += ["## What was found", KEY, *([of_draws(rows), *forest] if forest else []), *tests(rows, "decides")]
         if aside := tests(rows, "beside"):
             parts.append(folded(f"{len(aside) // 2} tests that stand beside and decide nothing", "\n\n".join(aside)))
+        if closely := closer.of_claim(found.root, claim):
+            parts += ["### A closer look", closely]
         parts += ["## What would change our mind", changes(rows)]
         shown = figure(found, claim, rows)
         parts += ["## The figures"] * bool(every or shown) + [EVERY] * bool(every) + every + [shown] * bool(shown)

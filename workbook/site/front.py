@@ -32,8 +32,8 @@ ASIDE = {  # claim: tests that its word does not say, and what they are of
     "P01": {"ppo human perplexity": "smaller in score alone; log-perplexity of human text, nats"},
     "P04": {"each with its own decoding": "each decoded as it was trained"},
     "P10": {"ppo independent judge": "a judge nobody trained on, PPO", "nlpo independent judge": "NLPO"},
-    "P40": {"mask without knowledge": "its first half alone decides; the second"},
-    "P41": {"wobble of training": "its training is steadier, log ratio"},
+    "P40": {"mask without knowledge": "it has had more training; its first half alone decides; the second"},
+    "P41": {"wobble of training": "at equal β, where REINFORCE moves further; its training is steadier, log ratio"},
 }
 PICTURE = "reports/three_texts.svg"
 REPORT = "reports/{profile}/claims/claims.md"  # where README's rows lead
@@ -113,9 +113,9 @@ def legend(found: Committed) -> str:
         "whose claims and rule were fixed before it ran, with the interval at the level of its look (after 8, 16 or 32 "
         "draws). Sizes are judged in *yardsticks*, how far PPO without the penalty moves the score from the untrained "
         f"model: {there:.3f} published, {here:.3f} here, so P01's are {score['published']:.2f} and "
-        f"{score['effect']:.2f}. *Too small*: an effect of the stated size is excluded either way. *Opposite*: some "
-        "part is shown to go the other way. *Turns*: after half the training the word, or a shown sign, was the other "
-        "side's."
+        f"{score['effect']:.2f} (as β was chosen to leave PPO about the paper's share of the gain). "
+        "*Too small*: an effect of the stated size is excluded either way. *Opposite*: some part is shown to go the "
+        "other way. *Turns*: after half the training the word, or a shown sign, was the other side's."
     )
 
 

@@ -67,7 +67,7 @@ def across(claims: Mapping[str, Claim], sources: Sequence[Source]) -> list[Acros
     for claim in claims.values():
         for test in claim.deciding:
             if test.unit == "yardsticks":
-                effects = _effects(claim, test, sources)
+                effects = _alike(claim, _effects(claim, test, sources), sources)
                 if len(effects) > 1:
                     found.append(together(claim.id, test, effects))
     return found
@@ -174,6 +174,18 @@ def _effects(claim: Claim, test: Test, sources: Sequence[Source]) -> list[Effect
         study = keys.setdefault(key, len(keys) + 1)
         found.append(Effect(source.profile, study, c.n, c.effect, *ends, long, draws, here))
     return found
+
+
+def _alike(claim: Claim, effects: Sequence[Effect], sources: Sequence[Source]) -> Sequence[Effect]:
+    """The effects; of a claim about text length, which compares runs of fixed with runs of free length, those of the
+    length that the test has in the profiles that list the claim."""
+    home = [source for source in sources if claim.id in source.params.claims]
+    named = {name for test in claim.deciding for name in test.conditions}
+    runs = [source.settings[name] for source in home for name in named & {*source.settings}]
+    if len({length(run) for run in runs if run.get("updates")}) < 2:
+        return effects
+    meant = {e.length for e in effects if e.name in {source.profile for source in home}}
+    return [e for e in effects if e.length in meant]
 
 
 def _error(effect: Effect) -> float:

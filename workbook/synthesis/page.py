@@ -12,7 +12,7 @@ from workbook.ledger.claim import Claim
 from workbook.results.results import Results
 from workbook.results.tables import effect, join, markdown
 from workbook.store.files import atomic_write
-from workbook.synthesis import across, again, changes, curve, files, forest, machines, specification
+from workbook.synthesis import across, again, changes, closer, curve, files, forest, machines, specification
 from workbook.synthesis.sources import Source
 
 HEAD = """# Synthesis
@@ -38,7 +38,9 @@ least 1) and the 95 % prediction interval (t, k − 1 degrees of freedom) are of
 studies τ² is next to unknown**: its interval commonly spans three orders of magnitude, I² inherits that, and
 with k = 2 the intervals use t with one degree of freedom (12.7). They say that a third setting could lie almost
 anywhere; a claim's effect elsewhere is not known from these profiles. The studies' variances come from as few as
-five draws and are taken as known, and so is the yardstick."""
+five draws and are taken as known, and so is the yardstick. *(free)*: texts may end there, where those of the
+others are as long as allowed; what discounting does to human text (P20 to P22) changes its sign with that, so that a
+mean over both is one of unlike things."""
 MACHINES = """## What a second machine said
 
 Complete runs of the same conditions on the same draws, each from nothing ({runs}; settings equal, extracted once
@@ -65,7 +67,7 @@ def write(root: Path, claims: Mapping[str, Claim], sources: Sequence[Source], on
     specifications.yaml)."""
     out = root / "reports/synthesis"
     questions = specification.load(root / "specifications.yaml")
-    text = [HEAD, changes.write(root, claims, out), _stale(sources), CURVES]
+    text = [HEAD, changes.write(root, claims, out), closer.write(root / "reports", out), _stale(sources), CURVES]
     for name, question in questions.items():
         rows = specification.curve(question, sources)
         files.write(out / f"{name}_specifications.csv", specification.table(rows))
@@ -111,7 +113,7 @@ def _line(row: across.Across) -> dict[str, Any]:
     return {
         "claim": row.claim,
         "test": row.test,
-        **{"studies": "; ".join(f"{e.name} {e.value:+.2f}" for e in row.studies)},
+        **{"studies": "; ".join(f"{e.name}{' (free)' * ('free' in e.length)} {e.value:+.2f}" for e in row.studies)},
         "mean": effect(p.mean, p.low, p.high),
         "further study": f"[{p.new_low:+.2f}, {p.new_high:+.2f}]",
         "heterogeneity": forest.spread(row),

@@ -1,0 +1,199 @@
+"""A closer look: what the registered design's committed draws say beside the words of a few claims.
+
+Comparisons that no registered test makes, chosen when the words were known, so they decide nothing: at the same
+distance from the untrained model in place of the same β, in the other decoding, over all draws in place of those of a
+look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from workbook.results.files import DRAWS
+from workbook.results.measures import MEASURES
+from workbook.results.results import read_per_seed
+from workbook.results.tables import markdown, minus, signed
+from workbook.statistics.components import components, without_each_draw
+from workbook.statistics.paired import mean_interval
+from workbook.store.files import atomic_write
+from workbook.synthesis import files
+
+FREE, UNTRAINED = "ppo_kl_0", "zero_shot"
+SWEEP = ("ppo_kl_0", "ppo_kl_0005", "ppo_kl_002", "ppo_kl_small", "ppo_kl_default", "ppo_kl_large", UNTRAINED)
+TEXTS, HUMAN = "generation_log_perplexity", "human_log_perplexity"
+SHARE = "share of the gain"
+NAMES = {"kl_deployed": "KL from the untrained model, nats/token"}  # shorter than on figures
+TIMES = {"ppo_kl_default": 6, "nlpo_kl_default": 4, "ppo_gamma_095": 4, "ppo_gamma_100": 4}
+REPEATED = {c: [c, *(f"{c}_{i}" for i in range(2, n + 1))] for c, n in TIMES.items()}
+HEAD = """# A closer look at some words of the registered design
+
+Comparisons that the committed draws of `settle` allow and its registered tests do not make. They were chosen when
+the words of the [ledger](../settle/claims/claims.md) were known, so they change no word, carry no correction for how
+many they are, and say where a word rests on a choice. Mean difference over draws with its 95 % t interval; *draws*:
+those that have all that is compared; a condition that is repeated is the mean of its repetitions. *At equal ...*: the
+second side is PPO without a penalty, with penalties of five weights, and the untrained model, read where the first
+side's own value of that measure lies on that draw, linearly between neighbours. *Share of the gain*, of scores and
+judges: how far PPO without the penalty moves the score from the untrained model on the same draws is 1. Made by
+`python -m workbook.synthesis`."""
+WITHIN = """## How much of the spread over draws is there on one draw already
+
+The design repeats four conditions with other random numbers on the same models. Of the variance of one run's number
+over draws, the part that is there between repetitions on one draw, sampling and evaluation included [least, most:
+leaving out one draw after the other]; last, the same for the difference of two conditions."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """first minus second, by metric. at: a metric; then second is `SWEEP`, read where that metric is first's."""
+
+    claim: str
+    said: str
+    first: str
+    second: str
+    metrics: tuple[str, ...]
+    decoding: str = "plain"
+    at: str = ""
+
+
+def _masks(claim: str, said: str, conditions: dict[str, str], metric: str, decoding: str) -> list[Look]:
+    return [
+        Look(claim, f"{name} − top-p, {said}", c, "mask_top_p", (metric,), decoding) for name, c in conditions.items()
+    ]
+
+
+RULES = {"typical": "mask_typical", "ε": "mask_epsilon", "η": "mask_eta", "mirostat": "mask_mirostat"}
+LOOKS = (
+    *(Look("P01", f"no penalty − β = {b}", FREE, c, ("score",)) for b, c in zip(("0.08", "0.2", "0.8"), SWEEP[3:6])),
+    Look("P26", "a tenth of the labels − supervised", "labels_10", "supervised", ("score", "judge", "judge_2")),
+    Look("P26", "all labels − supervised", "ppo_kl_default", "supervised", ("score", "judge", "judge_2")),
+    Look("P27", "supervised on all reviews − on a tenth", "supervised", "supervised_10", ("score", "judge", "judge_2")),
+    Look("P40", "supervised, then PPO − PPO, same β", "sup_ppo", "ppo_kl_default", ("score", "judge", HUMAN)),
+    Look("P40", "supervised, then PPO − PPO, at equal human text", "sup_ppo", "", ("score", "judge"), at=HUMAN),
+    Look("P41", "REINFORCE − PPO, same β", "reinforce", "ppo_kl_default", ("kl_deployed", "score", "judge", TEXTS)),
+    Look("P41", "REINFORCE − PPO, at equal KL", "reinforce", "", ("score", "judge", TEXTS), at="kl_deployed"),
+    *_masks("C02", "plainly decoded", {"ε": "mask_epsilon"}, "score", "plain"),
+    *_masks("C03, C15", "plainly decoded", {**RULES, "no mask": "ppo_kl_default"}, TEXTS, "plain"),
+    *_masks("C03, C15", "each decoded as trained", {**RULES, "no mask": "ppo_kl_default"}, TEXTS, "own"),
+    *_masks("C03, C15", "the policy on human text", RULES, HUMAN, "plain"),
+)
+
+
+def write(reports: Path, out: Path) -> str:
+    """closer.csv and closer.md in `out`, of the draws below `reports`; the sentence that leads there, "" without
+    draws."""
+    if not (path := reports / "settle" / DRAWS).is_file():
+        return ""
+    table = read_per_seed(path).query("split == 'test'")
+    rows = [row for look in LOOKS for row in looked(table, look)]
+    files.write(out / "closer.csv", rows)
+    parts = [HEAD]
+    for claim in dict.fromkeys(row["claim"] for row in rows):
+        parts += [f"## {claim}", shown([row for row in rows if row["claim"] == claim])]
+    parts += [WITHIN, markdown(pd.DataFrame(within(table)))]
+    atomic_write(out / "closer.md", "\n\n".join(parts) + "\n")
+    return (
+        "[A closer look at some words](closer.md): at the same distance in place of the same β, in the other decoding."
+    )
+
+
+def of_claim(root: Path, claim: str) -> str:
+    """The committed rows of a claim as a table, with how to read it; "" where there are none."""
+    path = root / "reports/synthesis/closer.csv"
+    rows = pd.read_csv(path).to_dict("records") if path.is_file() else []
+    own = [row for row in rows if claim in row["claim"].split(", ")]
+    said = (
+        "What the draws of `settle` say beside its word: compared when the word was known, so that it decides nothing "
+        "([how to read it](/reports/synthesis/closer.md))."
+    )
+    return f"{said}\n\n{shown(own)}" if own else ""
+
+
+def looked(table: pd.DataFrame, look: Look) -> list[dict[str, Any]]:
+    """A row a metric. table: test rows of draws."""
+    rows = []
+    for metric in look.metrics:
+        first = _wide(table, metric, look.decoding)[look.first]
+        if look.at:
+            second = read_at(_wide(table, look.at, look.decoding), _wide(table, metric, look.decoding), look.first)
+        else:
+            second = _wide(table, metric, look.decoding)[look.second]
+        apart = (first - second).dropna()
+        span = mean_interval(apart.to_numpy())
+        row = {"claim": look.claim, "compared": look.said, "metric": metric, "draws": span.n}
+        row |= {"difference": span.estimate, "low": span.low, "high": span.high, "share": None}
+        if metric in ("score", "judge", "judge_2"):
+            plain = _wide(table, "score", "plain").loc[apart.index]
+            row["share"] = span.estimate / float((plain[FREE] - plain[UNTRAINED]).mean())
+        rows.append(row)
+    return rows
+
+
+def read_at(places: pd.DataFrame, values: pd.DataFrame, condition: str) -> pd.Series:
+    """Draw -> the sweep's value where its place is that of `condition`; NaN where the sweep does not reach there, or
+    lacks a run. Both tables: draws x conditions."""
+    found = {}
+    for draw, x in places[condition].items():
+        known = places.loc[draw, [*SWEEP]].to_numpy(float)
+        order = np.argsort(known)
+        inside = np.isfinite(known).all() and known.min() <= x <= known.max()
+        found[draw] = (
+            np.interp(x, known[order], values.loc[draw, [*SWEEP]].to_numpy(float)[order]) if inside else np.nan
+        )
+    return pd.Series(found)
+
+
+def within(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """For each metric the share of a run's variance over draws that is there within a draw, by condition."""
+    rows = []
+    for metric in ("score", "judge", HUMAN, TEXTS):
+        wide = _pivot(table, metric, "plain")
+        runs = {condition: np.array([wide[name] for name in names]) for condition, names in REPEATED.items()}
+        runs["ppo_gamma_100 − ppo_gamma_095"] = runs["ppo_gamma_100"] - runs["ppo_gamma_095"]
+        line = {"metric": _named(metric)}
+        for name, values in runs.items():
+            whole = values[:, np.isfinite(values).all(axis=0)]
+            ends = [1 - part.share for part in without_each_draw(whole)]
+            line[f"{name} ({whole.shape[1]} × {len(whole)})"] = (
+                f"{1 - components(whole).share:.0%} [{min(ends):.0%}, {max(ends):.0%}]"
+            )
+        rows.append(line)
+    return rows
+
+
+def _wide(table: pd.DataFrame, metric: str, decoding: str) -> pd.DataFrame:
+    """Draws x conditions; one that is repeated is the mean of its repetitions, as in the ledger."""
+    wide = _pivot(table, metric, decoding)
+    for condition, names in REPEATED.items():
+        if {*names} <= {*wide}:
+            wide[condition] = wide[names].mean(axis=1, skipna=False)
+    return wide
+
+
+def _pivot(table: pd.DataFrame, metric: str, decoding: str) -> pd.DataFrame:
+    return table[table.decoding == decoding].pivot(index="seed", columns="condition", values=metric)
+
+
+def _named(metric: str) -> str:
+    return NAMES.get(metric) or " ".join((MEASURES[metric].label or metric).split())
+
+
+def shown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows of `looked`, or of closer.csv, as a table."""
+    lines = pd.DataFrame([_line(row) for row in rows])
+    return markdown(lines if lines[SHARE].any() else lines.drop(columns=SHARE))
+
+
+def _line(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "compared": row["compared"],
+        "metric": _named(row["metric"]),
+        "draws": row["draws"],
+        "difference [95 %]": signed(row["difference"], row["low"], row["high"]),
+        SHARE: "" if pd.isna(row["share"]) else minus(f"{row['share']:+.2f}"),
+    }
