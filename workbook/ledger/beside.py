@@ -74,8 +74,10 @@ def unsettled(row: Mapping[str, Any]) -> str:
 
 
 def word_of_test(row: Mapping[str, Any], test: str) -> str:
-    """The design's word of one test."""
-    return row.get("registered", {}).get("tests", {}).get(test, "")
+    """The design's word of one test, "too small (settle)": of its draws, not of the effect that it stands beside."""
+    found = row.get("registered", {})
+    said = found.get("tests", {}).get(test, "")
+    return f"{said} ({found['profile']})" if said else ""
 
 
 def said(rows: Rows) -> str:

@@ -46,8 +46,9 @@ GENERAL = (
 PROMPTS = 20  # of each run's texts in samples.md
 CLAIMS = (
     "Intervals are 95 % over seeds. A yardstick: how far PPO without its penalty moves that metric from the untrained "
-    "model; what was published is in the paper's. *Alone*: the word of that test. [Every test](../claims/claims.md), "
-    "with its p values and those that stand beside. {}"
+    "model; what was published is in the paper's. *Alone*: the word of that test; with a profile's name, its word "
+    "there, on that design's draws and not of the interval beside it. [Every test](../claims/claims.md), with its p "
+    "values and those that stand beside. {}"
 )
 CAREFUL = "[More of it, and of every run of the profile](../careful/verdict.md)."
 
