@@ -38,7 +38,10 @@ from workbook.site.committed import ABOUT, Committed
 from workbook.site.links import Links
 from workbook.store.files import atomic_write
 
-SURE = ("sure/design", "sure/machines", "sure/synthesis", "reports/synthesis/closer", "reports/settle/looks")
+SURE = (
+    *("sure/design", "sure/machines", "sure/synthesis"),
+    *("reports/synthesis/closer", "reports/settle/looks", "reports/grue_again/again"),
+)
 HAND = {  # documents that stand elsewhere and are pages too
     "course/README.md": "teach/guide/index.md",
     "course/CONSENT.md": "teach/consent/index.md",
