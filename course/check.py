@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from course import cells
-from course.submissions import KERNEL, MISTAKES, STUDENTS, bodies, hand_in
+from course.submissions import KERNEL, MORE, MORE_MISTAKES, STUDENTS, bodies, hand_in, mistakes
 from workbook.stages import forkserver
 from workbook.stages.processes import environment
 
@@ -79,7 +79,8 @@ def kernels(folder: Path) -> Iterator[dict[str, str]]:
 
 
 def students_of(assignment: str) -> tuple[str, ...]:
-    return STUDENTS + (KERNEL if assignment == KERNEL_IN else ())
+    more = MORE[: len(MORE_MISTAKES.get(assignment, ()))]
+    return STUDENTS + more + (KERNEL if assignment == KERNEL_IN else ())
 
 
 def grade(folder: Path, assignments=ASSIGNMENTS, tiny: bool = True) -> dict[tuple[str, str], dict[str, tuple]]:
@@ -137,8 +138,8 @@ def expected(student: str, assignment: str) -> tuple[set[str], list[str]]:
     """(the tests that must give their points, what the feedback must say)."""
     every = tests(assignment)
     solutions = list(dict.fromkeys(about for _, about in every.values()))
-    if student == "wrong":
-        lost = {test: words for _, fails in MISTAKES[assignment].values() for test, words in fails.items()}
+    if wrong := mistakes(student, assignment):
+        lost = {test: words for _, fails in wrong.values() for test, words in fails.items()}
         return set(every) - set(lost), list(lost.values())
     first = {test for test, (_, about) in every.items() if about == solutions[0]}
     if student == "endless":  # costs what needs its cell
@@ -169,7 +170,7 @@ def table(found: dict[tuple[str, str], dict[str, tuple]]) -> str:
     """Students x assignments as markdown: automatic points of those there are, and what waits for a person."""
     assignments = sorted({assignment for _, assignment in found})
     rows = [["submission", *assignments], ["---"] * (1 + len(assignments))]
-    for student in (s for s in STUDENTS + KERNEL if any(s == one for one, _ in found)):
+    for student in (s for s in STUDENTS + MORE + KERNEL if any(s == one for one, _ in found)):
         row = [student]
         for assignment in assignments:
             grades, every = found.get((student, assignment)), tests(assignment)

@@ -1,7 +1,7 @@
-"""Seven made-up students: what each hands in for an assignment, and what a plausible mistake must cost.
+"""Made-up students: what each hands in for an assignment, and what a plausible mistake must cost.
 
-correct, other, wrong and empty hand in everything; crashing, endless and dying are about how a cell can end, not about
-what it is asked, and need one assignment.
+correct, other, wrong and empty hand in everything; wrong2 and wrong3 where a cell has more than one mistake to make;
+crashing, endless and dying are about how a cell can end, not about what it is asked, and need one assignment.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import copy
 from course.cells import filled, name, role
 
 STUDENTS = ("correct", "other", "wrong", "empty")
+MORE = ("wrong2", "wrong3")
 KERNEL = ("crashing", "endless", "dying")
 
 # assignment -> solution cell -> another right solution: in place, in float64, vectorised, from library functions.
@@ -235,11 +236,67 @@ MISTAKES = {
     },
 }
 
+# assignment -> one more such submission after the other, each of a student of its own: mistakes in a cell that has one.
+MORE_MISTAKES = {
+    "ps4": [
+        {
+            "repaired": (  # the ratio is 1 for ever
+                "def sync(self, policy):\n"
+                "    models.sync(self.mask_model, policy)\n"
+                "\n"
+                "def logprobs(self, policy, seen):\n"
+                "    return seen.behavior_logprobs",
+                {"repaired-hidden": "score with the policy as it is now"},
+            ),
+        },
+        {
+            "repaired": (  # under the mask of today, not of the day when the text was drawn
+                "def sync(self, policy):\n"
+                "    models.sync(self.mask_model, policy)\n"
+                "\n"
+                "def logprobs(self, policy, seen):\n"
+                "    new, old = (\n"
+                "        models.head(m, models.hidden_states(m, seen)[seen.mask]) for m in (policy, self.mask_model)\n"
+                "    )\n"
+                "    new = new.masked_fill(~samplers.top_p(self.p)(old, None)[1], -torch.inf)\n"
+                "    return models.scatter(models.chosen_logprobs(new, seen.responses[seen.mask]), seen.mask)",
+                {"repaired-hidden": "under what was allowed when the text was drawn"},
+            ),
+        },
+    ],
+    "ps7": [
+        {
+            "overlap": (  # the largest P and the largest R, each of another reference
+                "said = answer.split()\n"
+                "pairs = [(sum((Counter(said) & Counter(r.split())).values()), len(r.split())) for r in references]\n"
+                "P, R = max(n / len(said) for n, _ in pairs), max(n / size for n, size in pairs)\n"
+                "return 10 * P * R / (R + 9 * P) if P else 0.0",
+                {"overlap-hidden": "the best F of any one reference counts: 1.000"},
+            ),
+        },
+        {
+            "overlap": (  # the reference that has most words in common
+                "said = Counter(answer.split())\n"
+                "best = max((r.split() for r in references), key=lambda r: sum((said & Counter(r)).values()))\n"
+                "return 10 * sum((said & Counter(best)).values()) / (said.total() + 9 * len(best))",
+                {"overlap-hidden": "the best F of any one reference counts: 0.400"},
+            ),
+        },
+    ],
+}
+
+
+def mistakes(student: str, assignment: str) -> dict[str, tuple[str, dict[str, str]]]:
+    """Solution cell -> (what this student wrote wrong, what it must cost); empty for those who make no mistake."""
+    if student in MORE:
+        return MORE_MISTAKES[assignment][MORE.index(student)]
+    return MISTAKES[assignment] if student == "wrong" else {}
+
 
 def bodies(student: str, assignment: str) -> dict[str, str]:
     """Solution cell -> what this student wrote there; the instructor's own elsewhere."""
-    if student == "wrong":
-        return {cell: body for cell, (body, _) in MISTAKES[assignment].items()}
+    if wrong := mistakes(student, assignment):
+        return {cell: body for cell, (body, _) in wrong.items()}
     return OTHERS[assignment] if student == "other" else {}
 
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from course import cells, check, release
-from course.submissions import MISTAKES, OTHERS
+from course.submissions import MISTAKES, MORE, MORE_MISTAKES, OTHERS, mistakes
 from tests.test_notebooks import problems as broken_budgets
 
 ORIGINALS = {name: cells.read(check.COURSE / "source" / name / f"{name}.ipynb") for name in check.ASSIGNMENTS}
@@ -57,7 +57,9 @@ def test_an_assignment_is_well_made(assignment):
 @pytest.mark.parametrize("assignment", check.ASSIGNMENTS)
 def test_the_made_up_mistakes_are_about_this_assignment(assignment):
     every = check.tests(assignment)
-    for solution, (body, fails) in MISTAKES[assignment].items():
+    wrong = [student for student in check.students_of(assignment) if mistakes(student, assignment)]
+    assert wrong == ["wrong", *MORE[: len(MORE_MISTAKES.get(assignment, ()))]]
+    for solution, (body, fails) in (found for student in wrong for found in mistakes(student, assignment).items()):
         assert fails and all(every[test][1] == solution for test in fails)
         cell = by_name(ORIGINALS[assignment])[solution]
         assert cells.filled(cell, body) != cells.filled(cell)
@@ -217,9 +219,11 @@ def test_points_and_messages_are_those_that_are_due(graded):
     assert check.problems(folder, found) == []
     for assignment in assignments:
         every = check.tests(assignment)
-        full, part = (sum(found[student, assignment][test][0] for test in every) for student in ("correct", "wrong"))
-        lost = sum(every[test][0] for _, fails in MISTAKES[assignment].values() for test in fails)
-        assert full == sum(points for points, _ in every.values()) and 0 < part == full - lost
+        earned = {s: sum(found[s, assignment][test][0] for test in every) for s in check.students_of(assignment)}
+        assert earned["correct"] == sum(points for points, _ in every.values())
+        for student in (s for s in earned if mistakes(s, assignment)):
+            lost = sum(every[test][0] for _, fails in mistakes(student, assignment).values() for test in fails)
+            assert 0 < earned[student] == earned["correct"] - lost
         essays = set(found["correct", assignment]) - set(every)
         assert essays and waits(found["correct", assignment], assignment) == essays  # a person must read them
         assert not waits(found["empty", assignment], assignment)  # nothing to read
