@@ -249,11 +249,16 @@ def test_the_numbers_in_the_answers_are_those_of_their_formulas():
     for number, value in {
         9: [f"{weight(0.02, 8):.2f} times", f"{weight(0.5, 8):.2f} times", f"{weight(0.3, 2):.2f} times"],
         8: [
-            f"{largest(100):.1f} deviations",
+            f"{largest(100):.1f} deviations too high for 100 words and {largest(50_000):.1f} for 50,000",
+            f"says {math.sqrt(2 * math.log(100)):.1f} and {math.sqrt(2 * math.log(50_000)):.1f}",
             f"factor of {largest(50_257) / largest(100):.1f}",
             f"{24 * 0.05:g} random",
         ],
-        10: [f"{1 - 0.9**8:.0%}".replace("%", " %")],
+        10: [
+            f"{1 - 0.9**8:.0%}".replace("%", " %"),
+            f"bound of {math.log(8) - 7 / 8:.1f} nats",
+            f"ln 8 = {math.log(8):.1f}",
+        ],
         2: [f"{0.85**2 / (0.85**2 + 0.15**2):.2f} and {0.15**2 / (0.85**2 + 0.15**2):.2f}"],
     }.items():
         assert all(part in said[number] for part in value), (number, value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import copy
 import json
 import os
@@ -10,6 +11,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -139,6 +141,56 @@ def test_a_check_that_does_not_name_the_package_is_none():
     cell = {"source": "mine = 1\nassert mine == 1"}
     assert not checks(cell, {"losses"})
     assert checks({"source": "assert mine == losses.gae(1)"}, {"losses"})
+
+
+def misnamed(notebook: dict, changes: list[str]) -> list[str]:
+    """What code in the column "change" names that the lesson does not have, and imported names that it takes away."""
+    space, own = {}, set(dir(builtins))
+    for node in (n for c in notebook["cells"] if c["cell_type"] == "code" for n in ast.walk(python(c))):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            exec(ast.unparse(node), space)
+        own |= {getattr(node, field, None) for field in ("id", "arg", "name")}
+    found = []
+    for text in changes:
+        nodes = list(ast.walk(ast.parse(text)))
+        given = {a.asname or a.name for n in nodes if isinstance(n, (ast.Import, ast.ImportFrom)) for a in n.names}
+        given |= {n.arg for n in nodes if isinstance(n, ast.arg)}
+        for node in nodes:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found += [f"{node.id} is a module"] * isinstance(space.get(node.id), ModuleType)
+                given.add(node.id)
+        for node in nodes:
+            if isinstance(node, ast.Name) and node.id not in own | given | {*space}:
+                found.append(f"no {node.id}")
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                thing = space.get(node.value.id)
+                found += [f"no {ast.unparse(node)}"] * (isinstance(thing, ModuleType) and not hasattr(thing, node.attr))
+    return found
+
+
+def changes(notebook: dict) -> list[str]:
+    """The code in the first column of "What to try"; parts of a line that are no code by themselves are left out."""
+    rows = TABLE.search(source(notebook["cells"][-1]).partition("## What to try\n\n")[2])[0].splitlines()[2:]
+    return [text for row in rows for text in re.findall(r"`([^`]+)`", row.rpartition(" | ")[0]) if parses(text)]
+
+
+def parses(text: str) -> bool:
+    try:
+        return bool(ast.parse(text))
+    except SyntaxError:
+        return False
+
+
+@pytest.mark.parametrize("name", LESSONS, ids=NAMES)
+def test_what_to_try_names_what_is_there(name):
+    notebook = read(name)
+    assert changes(notebook) and not misnamed(notebook, changes(notebook))
+
+
+def test_a_name_that_is_not_there_is_noticed():
+    wrong = ["raters = [preferences.Rater(i) for i in range(12)]", "ratings.loads(mine)", "ratings.load(mine)"]
+    found = misnamed(read("12_preferences.ipynb"), wrong)
+    assert found == ["raters is a module", "no preferences", "no ratings.loads"]
 
 
 def place_of(notebook: dict, right: str) -> dict:
