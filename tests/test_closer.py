@@ -65,7 +65,7 @@ def test_the_share_within_a_draw_is_one_where_draws_are_alike_and_none_where_run
                 values = {"score": float(draw), "judge": float(i), closer.HUMAN: draw + 0.0, closer.TEXTS: draw + 0.0}
                 rows.append({"seed": draw, "condition": name, "decoding": "plain", **values})
     score, judge, *_ = closer.within(pd.DataFrame(rows))
-    assert score["ppo_kl_default (4 × 6)"] == "0% [0%, 0%]" and judge["ppo_gamma_095 (4 × 4)"] == "100% [100%, 100%]"
+    assert score["PPO (4 × 6)"] == "0% [0%, 0%]" and judge["PPO, γ = 0.95 (4 × 4)"] == "100% [100%, 100%]"
 
 
 def test_the_committed_page_is_that_of_the_committed_draws(tmp_path):

@@ -28,7 +28,15 @@ FREE, UNTRAINED = "ppo_kl_0", "zero_shot"
 SWEEP = ("ppo_kl_0", "ppo_kl_0005", "ppo_kl_002", "ppo_kl_small", "ppo_kl_default", "ppo_kl_large", UNTRAINED)
 TEXTS, HUMAN = "generation_log_perplexity", "human_log_perplexity"
 SHARE = "share of the gain"
-NAMES = {"kl_deployed": "KL from the untrained model, nats/token"}  # shorter than on figures
+NAMES = {  # shorter than on figures
+    "kl_deployed": "KL from the untrained model, nats/token",
+    TEXTS: "log-perplexity of the texts, nats/token",
+    HUMAN: "log-perplexity on human text, nats/token",
+    "ppo_kl_default": "PPO",
+    "nlpo_kl_default": "NLPO",
+    "ppo_gamma_095": "PPO, γ = 0.95",
+    "ppo_gamma_100": "PPO, γ = 1",
+}
 TIMES = {"ppo_kl_default": 6, "nlpo_kl_default": 4, "ppo_gamma_095": 4, "ppo_gamma_100": 4}
 REPEATED = {c: [c, *(f"{c}_{i}" for i in range(2, n + 1))] for c, n in TIMES.items()}
 HEAD = """# A closer look at some words of the registered design
@@ -92,6 +100,7 @@ def write(reports: Path, out: Path) -> str:
     table = read_per_seed(path).query("split == 'test'")
     rows = [row for look in LOOKS for row in looked(table, look)]
     files.write(out / "closer.csv", rows)
+    rows = pd.read_csv(out / "closer.csv").to_dict("records")  # rounded as the pages of claims read them
     parts = [HEAD]
     for claim in dict.fromkeys(row["claim"] for row in rows):
         parts += [f"## {claim}", shown([row for row in rows if row["claim"] == claim])]
@@ -154,12 +163,12 @@ def within(table: pd.DataFrame) -> list[dict[str, Any]]:
     for metric in ("score", "judge", HUMAN, TEXTS):
         wide = _pivot(table, metric, "plain")
         runs = {condition: np.array([wide[name] for name in names]) for condition, names in REPEATED.items()}
-        runs["ppo_gamma_100 − ppo_gamma_095"] = runs["ppo_gamma_100"] - runs["ppo_gamma_095"]
+        runs["γ = 1 minus 0.95"] = runs["ppo_gamma_100"] - runs["ppo_gamma_095"]
         line = {"metric": _named(metric)}
         for name, values in runs.items():
             whole = values[:, np.isfinite(values).all(axis=0)]
             ends = [1 - part.share for part in without_each_draw(whole)]
-            line[f"{name} ({whole.shape[1]} × {len(whole)})"] = (
+            line[f"{NAMES.get(name, name)} ({whole.shape[1]} × {len(whole)})"] = (
                 f"{1 - components(whole).share:.0%} [{min(ends):.0%}, {max(ends):.0%}]"
             )
         rows.append(line)
