@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import torch
 
 from rlnlp.types import Prompts, to
+from rlnlp.vocabulary import limited
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -15,7 +17,28 @@ if TYPE_CHECKING:
 def prompts_for(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: list[str], max_prompt_tokens: int | None = None
 ) -> Prompts:
-    """Strings to ``Prompts`` on the model's device. max_prompt_tokens: None = half of the model's context."""
+    """Strings to ``Prompts`` on the model's device. max_prompt_tokens: None = half of the model's context.
+
+    Warns of a model that can choose tokens which the tokenizer does not have. Raises: ``ValueError`` for weights of 16
+    bits, which a learner cannot train, for one string in place of a list, and as ``encode_prompts``.
+    """
+    if isinstance(texts, str):
+        raise ValueError("texts: expected a list of prompts, got one string; for a single prompt, put it into a list")
+    if max_prompt_tokens is not None and max_prompt_tokens < 1:
+        raise ValueError(f"max_prompt_tokens: expected 1 or more, got {max_prompt_tokens}")
+    if model.dtype in (torch.float16, torch.bfloat16):
+        raise ValueError(
+            f"model: its weights are {model.dtype}, in which a learner's small steps are lost; load it with "
+            "dtype=torch.float32 (transformers keeps the type that was saved; rlnlp.load does not)"
+        )
+    known, size = len(tokenizer), model.get_output_embeddings().out_features
+    if size > known and not limited(model):
+        warnings.warn(
+            f"the model can choose {size} tokens and the tokenizer has {known}: the others are no text, and a learner "
+            "that explores at random (DQN) draws them; rlnlp.vocabulary.limit_vocabulary(model, list(range("
+            f"{known}))) takes them away",
+            stacklevel=2,
+        )
     return to(encode_prompts(texts, tokenizer, max_prompt_tokens or context_of(model) // 2), model.device)
 
 

@@ -1,5 +1,6 @@
 """``import rlnlp``: light, and in the README's twelve lines it trains, saves and compares with a model of one's own."""
 
+import copy
 import re
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import rlnlp
+from rlnlp.vocabulary import limit_vocabulary
 from tests.test_pretrained import tokenizer_of
 from tests.tiny import MAKE
 
@@ -87,3 +89,28 @@ def test_prompts_lie_where_the_model_is_and_fit_it():
     model, tokenizer = MAKE["causal"](positions=16), tokenizer_of(50)
     found = rlnlp.prompts_for(model, tokenizer, ["w1", " ".join(["w2"] * 30)])
     assert found.ids.device == model.device and found.ids.shape == (2, 8) and found.meta[1]["cut"] == 22
+
+
+def test_a_model_that_cannot_be_trained_as_it_is_is_refused_before_anything_runs():
+    model, tokenizer = MAKE["causal"](), tokenizer_of(50)
+    for kind in (torch.bfloat16, torch.float16):  # transformers loads what was saved in 16 bits as such
+        with pytest.raises(ValueError, match=f"its weights are {kind}, .*dtype=torch.float32"):
+            rlnlp.prompts_for(copy.deepcopy(model).to(kind), tokenizer, ["w1"])
+    with pytest.raises(ValueError, match="expected a list of prompts, got one string"):
+        rlnlp.prompts_for(model, tokenizer, "w1 w2")
+    for limit in (0, -3):  # 0 kept every token, -3 dropped the first three
+        with pytest.raises(ValueError, match=f"max_prompt_tokens: expected 1 or more, got {limit}"):
+            rlnlp.prompts_for(model, tokenizer, ["w1"], max_prompt_tokens=limit)
+
+
+def test_tokens_that_no_text_has_are_said_until_they_are_taken_away(recwarn):
+    model, tokenizer = MAKE["causal"](), tokenizer_of(50)
+    rlnlp.prompts_for(model, tokenizer, ["w1"])
+    assert not recwarn.list
+    small = tokenizer_of(40)
+    with pytest.warns(UserWarning, match="can choose 50 tokens and the tokenizer has 40: .*list\\(range\\(40\\)\\)"):
+        rlnlp.prompts_for(model, small, ["w1"])
+    recwarn.clear()
+    limit_vocabulary(model, list(range(40)))
+    rlnlp.prompts_for(model, small, ["w1"])
+    assert not recwarn.list
