@@ -389,6 +389,12 @@ def test_anybodys_answers_become_rows_that_stand_beside_ours(small, tmp_path):
     )
     assert board.ranks(found, REWARD)["my method"].tolist() == [1.0, 1.0]
     assert "reference" not in json.dumps(submitted.prompts(small, tasks.task("common_gen"), 0))
+    assert submitted.prompts(small, tasks.task("common_gen"), "0") == submitted.prompts(
+        small, tasks.task("common_gen"), 0
+    )
+    for seed in (77, "x"):
+        with pytest.raises(submitted.SubmissionError, match=f"seed: expected one of 0.*, got {seed}"):
+            submitted.prompts(small, tasks.task("common_gen"), seed)
 
 
 @pytest.mark.parametrize(

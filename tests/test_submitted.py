@@ -49,7 +49,7 @@ def test_from_the_command_line(ours, tmp_path, capsys, monkeypatch):
     assert "# Claims, profile mine" in capsys.readouterr().out
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == ["claims.csv", "claims.json", "claims.md"]
     assert command.main(["submit", str(tmp_path / "no.csv")]) == 1
-    assert "no.csv: expected a CSV file" in capsys.readouterr().err
+    assert "no.csv: no such file; expected a CSV file" in capsys.readouterr().err
 
 
 def spoiled(ours: pd.DataFrame, how: str) -> pd.DataFrame:
@@ -67,6 +67,8 @@ def spoiled(ours: pd.DataFrame, how: str) -> pd.DataFrame:
         return ours.assign(seed=ours.seed + 0.5)
     if how == "few":
         return ours[ours.condition == "zero_shot"]
+    if how == "semicolons":
+        return ours.astype(str).agg(";".join, axis=1).to_frame(";".join(ours.columns))
     return ours.drop(columns="condition")
 
 
@@ -95,13 +97,16 @@ def test_every_split_and_decoding_has_every_seed(params, ours, tmp_path):
         ("seed", "ppo_kl_0 (test, plain): no row of seed 3"),
         ("twice", "two rows of zero_shot, seed 1"),
         ("number", "score: expected finite numbers, found inf in row"),
-        ("whole", "seed: expected whole numbers"),
+        ("whole", "seed: expected whole numbers, found 1.5 in row 2"),
+        ("semicolons", "one column, 'condition;seed;"),
+        ("gone", "no such file; expected a CSV file"),
         ("few", "decides no claim"),
         ("keys", "no column 'condition'"),
     ],
 )
 def test_a_bad_table_is_refused(params, ours, tmp_path, how, said):
-    spoiled(ours, how).to_csv(tmp_path / "mine.csv", index=False)
+    if how != "gone":
+        spoiled(ours, how).to_csv(tmp_path / "mine.csv", index=False)
     with pytest.raises(ClaimError) as error:
         submitted.judged(KNOWN, submitted.read(tmp_path / "mine.csv", params))
     assert said in str(error.value) and "mine.csv" in str(error.value) or how == "few"

@@ -29,8 +29,15 @@ class SubmissionError(ValueError):
     """Answers that cannot be scored; named are file, line or task and seed, what was expected, the nearest name."""
 
 
-def prompts(ours: Grue, task: Task, seed: int) -> list[dict[str, Any]]:
-    """task, seed, example_id and prompt of a seed's test examples, in their order. No reference is shown."""
+def prompts(ours: Grue, task: Task, seed: int | str) -> list[dict[str, Any]]:
+    """task, seed, example_id and prompt of a seed's test examples, in their order. No reference is shown.
+
+    Raises: SubmissionError for a seed that is not the benchmark's.
+    """
+    known = {f"{one}": one for one in ours.seeds}
+    if f"{seed}" not in known:
+        raise SubmissionError(f"seed: expected one of {', '.join(known)}, got {seed}")
+    seed = known[f"{seed}"]
     found = given(ours, task, seed, "test")
     return [{"task": task.name, "seed": seed, "example_id": e.id, "prompt": e.prompt} for e in found]
 

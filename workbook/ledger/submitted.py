@@ -4,7 +4,7 @@ results = read("mine.csv", params)          # params: the profile whose names of
 rows = judged(claims, results)              # the ledger's rows: of the claims that the table can decide
 
 Columns: `condition` (a run of the profile: zero_shot, ppo_kl_0, ...), `seed` (a whole number: an independent
-repetition), and metrics by their names in docs/reference/metrics.md. `split` (test) and `decoding` (plain) may be left
+repetition; below five of them no claim gets a word), and metrics by their names in docs/reference/metrics.md. `split` (test) and `decoding` (plain) may be left
 out.
 Whoever made the numbers, with whatever library, models and data: what they are of is theirs to say.
 """
@@ -37,8 +37,12 @@ def read(path: str | Path, params) -> Results:
     path = Path(path)
     try:
         table = pd.read_csv(path)
+    except FileNotFoundError:
+        raise ClaimError(f"{path}: no such file; expected a CSV file") from None
     except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise ClaimError(f"{path}: expected a CSV file, found {error}") from None
+    if len(table.columns) == 1 and {";", "\t"} & {*str(table.columns[0])}:
+        raise ClaimError(f"{path}: one column, {table.columns[0]!r}; expected commas between columns")
     table = table.assign(**{k: v for k, v in (("split", "test"), ("decoding", "plain")) if k not in table})
     known = params.all_runs
     problems = [f"no column {name!r}" for name in ("condition", "seed") if name not in table]
@@ -84,8 +88,9 @@ def _unknown(found: Iterable[Any], known: Iterable[str], what: str) -> list[str]
 
 
 def _numbers(table: pd.DataFrame) -> list[str]:
-    seeds = pd.to_numeric(table.seed, errors="coerce")
-    said = [] if (seeds.notna() & (seeds % 1 == 0)).all() else ["seed: expected whole numbers"]
+    said, seeds = [], pd.to_numeric(table.seed, errors="coerce")
+    if len(wrong := np.flatnonzero(seeds.isna() | (seeds % 1 != 0))):
+        said = [f"seed: expected whole numbers, found {table.seed.iloc[wrong[0]]} in row {wrong[0] + 2}"]
     for name in (c for c in table if c in METRICS):
         values = pd.to_numeric(table[name], errors="coerce")
         wrong = table[name].notna() & ~np.isfinite(values)

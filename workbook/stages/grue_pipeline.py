@@ -169,7 +169,7 @@ def prompts(task: str, seed: str) -> None:
     """What a method of one's own has to answer, as lines of JSON."""
     from workbook.grue import settings, submitted, tasks
 
-    for line in submitted.prompts(settings.load(ROOT / "grue" / "params.yaml"), tasks.task(task), int(seed)):
+    for line in submitted.prompts(settings.load(ROOT / "grue" / "params.yaml"), tasks.task(task), seed):
         print(json.dumps(line, ensure_ascii=False))
 
 
