@@ -4,8 +4,8 @@ results = read("mine.csv", params)          # params: the profile whose names of
 rows = judged(claims, results)              # the ledger's rows: of the claims that the table can decide
 
 Columns: `condition` (a run of the profile: zero_shot, ppo_kl_0, ...), `seed` (a whole number: an independent
-repetition; below five of them no claim gets a word), and metrics by their names in docs/reference/metrics.md. `split` (test) and `decoding` (plain) may be left
-out.
+repetition; below five of them no claim gets a word), and metrics by their names in docs/reference/metrics.md. `split`
+(test) and `decoding` (plain) may be left out.
 Whoever made the numbers, with whatever library, models and data: what they are of is theirs to say.
 """
 
