@@ -98,6 +98,11 @@ CASES = {  # name: (old text, new text, words the one problem must contain)
     "device": ("device: cpu", "device: gpu", ["device", "cuda", "'gpu'"]),
     "list element": ("learning_rates: [5e-4,", "learning_rates: [small,", ["tune.learning_rates[0]", "'small'"]),
     "empty list": ("seeds: [1, 2, 3, 4, 5]", "seeds: []", ["seeds", "at least 1"]),
+    "list of text": (
+        "seeds: [1, 2, 3, 4, 5]",
+        'seeds: ["1"]',
+        ["seeds[0]", "a whole number", "'1' (text)"],
+    ),
     "seeds without draw": ("seeds: [1,", "seeds: [9,", ["seeds", "draws", "[9]"]),
     "seed twice": ("seeds: [1, 2,", "seeds: [2, 2,", ["seeds", "different"]),
     "tune draw": ("  draw: 0", "  draw: 7", ["tune.draw", "7"]),
@@ -220,8 +225,12 @@ def test_all_problems_at_once(edited):
 
 
 def test_duplicate_key(edited):
-    with pytest.raises(ConfigError, match=r"line \d+.*duplicate key \"gamma\""):
-        checks.load(edited(("  lam: 0.95", "  lam: 0.95\n  gamma: 0.5")))
+    path = edited(("  lam: 0.95", "  lam: 0.95\n  gamma: 0.5"))
+    first, second = (i + 1 for i, text in enumerate(path.read_text().splitlines()) if text.startswith("  gamma: "))
+    with pytest.raises(ConfigError) as caught:
+        checks.load(path)
+    said = "not valid YAML: the key 'gamma' stands twice in one section, the first time on line"
+    assert str(caught.value) == f"{path}: line {second}, column 3: {said} {first}; keep one"
 
 
 @pytest.mark.parametrize("text", ["a: [1", "a:\n\t- 1", "- 1\n- 2", "just words", "", "a: 1\n---\nb: 2", "\x00"])
@@ -236,6 +245,24 @@ def test_missing_file(tmp_path):
     (tmp_path / "parms.yaml").write_text("")
     with pytest.raises(ConfigError, match=r"no such file.*parms.yaml"):
         checks.load(tmp_path / "params.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("smoke", "; did you mean profiles/smoke/params.yaml (smoke)?"),
+        ("profiles/smok/params.yaml", "; did you mean profiles/smoke/params.yaml (smoke)?"),
+        ("profiles/mimi/params.yaml", "; did you mean params.yaml (mini)?"),
+        ("parms.yaml", "; did you mean params.yaml (params)?"),
+        ("profiles/zzz/params.yaml", "(looked in {}; known there: 'mini', 'follow_up'"),
+        ("nothing/zzz.yaml", "(looked in {}/nothing; known there: none)"),
+    ],
+)
+def test_a_file_that_is_not_there_names_the_nearest_profile(name, said, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    with pytest.raises(ConfigError) as caught:
+        checks.load(name)
+    assert str(caught.value).startswith(f"{name}: no such file") and said.format(ROOT) in str(caught.value)
 
 
 def test_numbers_are_read_as_dvc_reads_them(edited):

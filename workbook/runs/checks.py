@@ -19,7 +19,19 @@ import pydantic
 from rlnlp.settings import ConfigError, Settings, nearest
 from workbook.draws.shapes import Misfit
 from workbook.runs import algorithms, resolve, rules
-from workbook.runs.messages import GROUPS, describe, dotted, explain, is_known, listed, names_in, show, suggest, unit
+from workbook.runs.messages import (
+    GROUPS,
+    describe,
+    dotted,
+    explain,
+    is_known,
+    listed,
+    names_in,
+    show,
+    suggest,
+    told,
+    unit,
+)
 from workbook.runs.params import Params
 from workbook.runs.reading import read
 from workbook.runs.settings import NAME, Run
@@ -75,7 +87,7 @@ class _Check:
 
     def refused(self, error: pydantic.ValidationError, model: type[Settings], at: tuple = ()) -> None:
         """Every problem that a model found in the values at `at`."""
-        for e in error.errors():
+        for e in told(error):
             if isinstance(misfit := e.get("ctx", {}).get("error"), Misfit):
                 for keys, text in misfit.problems:
                     self.add((*at, *e["loc"], *keys), text)
@@ -220,7 +232,7 @@ class _Check:
         try:
             config.model_validate(values)
         except pydantic.ValidationError as error:
-            for e in error.errors():
+            for e in told(error):
                 loc = e["loc"]
                 if (loc and loc[0] not in places and not (whole and e["type"] == "missing")) or not (loc or whole):
                     continue

@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, get_args, get_origin
 
+import pydantic
+
 from rlnlp.settings import Settings, nearest
 from workbook.runs import algorithms, resolve
 from workbook.runs.params import Params
@@ -37,6 +39,13 @@ _EXPECTED = {
     "string_too_long": "at most {max_length} characters",
     "string_pattern_mismatch": "text of the form {pattern}",
 }
+
+
+def told(error: pydantic.ValidationError) -> list[dict]:
+    """The errors to explain: not that a list is too short where its items are wrong, as these were not counted."""
+    found = error.errors()
+    inside = {e["loc"][:i] for e in found for i in range(len(e["loc"]))}
+    return [e for e in found if e["type"] != "too_short" or e["loc"] not in inside]
 
 
 def explain(error: dict, model: type[Settings], loc: tuple, section: tuple = ()) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from pathlib import Path
 
 from ruamel.yaml import YAML
+from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
+from ruamel.yaml.nodes import MappingNode, Node
 
 from rlnlp.settings import ConfigError
 from workbook.draws.shapes import Misfit
-from workbook.runs.messages import show
+from workbook.runs.messages import listed, show
 
 LONGEST, DEEPEST, MOST, SCALAR = 300_000, 16, 30_000, 20_000  # characters, levels, values, characters of one value
 
@@ -21,18 +24,18 @@ def read(path: Path) -> tuple[dict, dict[tuple, int]]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        near = sorted(p.name for p in path.parent.glob("*.y*ml")) if path.parent.is_dir() else []
-        raise ConfigError(f"{path}: no such file (looked in {path.parent.resolve()}; YAML there: {near})") from None
+        raise ConfigError(f"{path}: no such file{_instead(path)}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read as UTF-8 text: {error}") from None
     try:
         _bounded(text)
-        raw = YAML(typ="safe", pure=True).load(text)
         node = YAML(pure=True).compose(text)
+        raw = YAML(typ="safe", pure=True).load(text)
     except YAMLError as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         where = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
         said = getattr(error, "problem", None) or str(error).splitlines()[0]
+        said = _twice(node, mark.index) if isinstance(error, DuplicateKeyError) else said
         raise ConfigError(f"{path}:{where} not valid YAML: {said}") from None
     except Misfit as error:
         raise ConfigError(f"{path}: {error}") from None
@@ -52,6 +55,33 @@ def read(path: Path) -> tuple[dict, dict[tuple, int]]:
 
     walk(node, ())
     return raw, lines
+
+
+def _instead(path: Path) -> str:
+    """What is said of a file that is not there: the file or profile of the nearest name, or else what there is."""
+    own = path.match("profiles/*/*.y*ml")
+    root, name = (path.parents[2], path.parent.name) if own else (path.parent, path.stem)
+    known = {file.stem: file for file in sorted(root.glob("*.y*ml")) if not own}
+    known |= {"mini": root / "params.yaml"} if (root / "params.yaml").is_file() else {}
+    known |= {file.parent.name: file for file in sorted(root.glob("profiles/*/params.yaml"))}
+    if near := difflib.get_close_matches(name, known, 1, 0.7):
+        return f"; did you mean {known[near[0]]} ({near[0]})?"
+    return f" (looked in {root.resolve()}; known there: {listed(known) or 'none'})"
+
+
+def _twice(node: Node, place: int) -> str:
+    """What is said of a key that a section below `node` has twice, the second time at the character `place`."""
+    nodes = [node]
+    for node in nodes:  # it grows
+        if not isinstance(node, MappingNode):
+            nodes += node.value if isinstance(node.value, list) else []
+            continue
+        keys = [key for key, _ in node.value]
+        for second in (key for key in keys if key.start_mark.index == place):
+            first = next(key for key in keys if key.value == second.value).start_mark.line + 1
+            return f"the key {second.value!r} stands twice in one section, the first time on line {first}; keep one"
+        nodes += [value for _, value in node.value]
+    return "a key stands twice in one section; keep one"
 
 
 def _bounded(text: str) -> None:
