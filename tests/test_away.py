@@ -263,6 +263,19 @@ def test_what_was_computed_there_is_recorded_here_and_nothing_runs_again(there, 
     ] == [home / "base"]
 
 
+def test_an_archive_that_is_not_there_is_said_to_be_missing(home, tmp_path, capsys):
+    (tmp_path / "full.tar.xz").touch()
+    for folder, found in (
+        (tmp_path / "none", "no such folder"),
+        (tmp_path / "full.tar.xz", "a file"),
+        (tmp_path, "in it 'full.tar.xz'"),
+    ):
+        assert adopt.main(["gpu", str(folder)]) == 2
+        said = capsys.readouterr().err
+        assert f"{folder}/gpu.tar.xz: no such file; expected" in said and "away pack gpu FOLDER" in said
+        assert said.endswith(f"found {found}\n")
+
+
 def test_a_file_that_is_not_what_was_packed_is_refused_and_nothing_is_written(there, home, capsys):
     before = sorted(path for path in home.rglob("*"))
     one = "runs/ppo_kl_default/per_seed.csv"

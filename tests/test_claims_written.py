@@ -170,6 +170,46 @@ def test_a_readme_shows_what_was_put_to_a_test_and_counts_the_rest(rows, tmp_pat
     assert "expected the lines" in capsys.readouterr().err
 
 
+def test_a_file_that_is_missing_or_another_is_named_by_readme(tmp_path, capsys):
+    page, combined = tmp_path / "ledger.md", tmp_path / "claims.json"
+    given = ["readme", "--reports", str(tmp_path), "--file", str(page)]
+    assert command.main(given) == 1
+    assert capsys.readouterr().err.startswith(f"{page}: no such file")
+    page.write_text(f"{combine.BEGIN}{combine.END}")
+    expected = f"{combined}: expected what `python -m workbook.ledger combine` writes, found"
+    assert command.main(given) == 1
+    assert capsys.readouterr().err == f"{expected} no such file\n"
+    for text in ("{", "[]", "{}", '{"rows": [{}]}'):
+        combined.write_text(text)
+        assert command.main(given) == 1
+        assert capsys.readouterr().err.startswith(expected)
+
+
+@pytest.mark.parametrize("name", ["combine", "readme"])
+def test_help_says_what_each_option_is(name, capsys):
+    with pytest.raises(SystemExit):
+        command.main([name, "--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "--reports REPORTS the folder" in said
+    assert name != "readme" or "--file FILE the page" in said
+
+
+def test_a_tables_ledger_cannot_be_written_into_a_file(tmp_path, capsys, monkeypatch):
+    from workbook.ledger import submitted
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(submitted, "read", lambda table, params: None)
+    monkeypatch.setattr(submitted, "judged", lambda known, results: [])
+    monkeypatch.setattr(page, "summary", lambda rows: "")
+    out = tmp_path / "a_file"
+    out.write_text("mine")
+    for place, found in ((out, "a file"), (out / "below", "[Errno")):
+        assert command.main(["submit", "mine.csv", "--out", str(place)]) == 1
+        expected = f"{place}: expected a folder for claims.json, claims.csv and claims.md, found {found}"
+        assert capsys.readouterr().err.startswith(expected)
+    assert out.read_text() == "mine"
+
+
 def test_this_repositorys_page_shows_the_ledger_that_is_committed_with_it(tmp_path):
     """The committed ones: a ledger of your own settings is no mistake of the page's. Without git, the files as they
     are."""

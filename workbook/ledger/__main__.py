@@ -59,13 +59,22 @@ def invented(params) -> Path:
 
 
 def submitted(table: Path, params, out: Path | None) -> str:
-    """The ledger of somebody's table as Markdown; with `out`, written there too. Raises: ClaimError."""
+    """The ledger of somebody's table as Markdown; with `out`, written there too.
+
+    Raises: ClaimError, also for an `out` that nothing can be written into.
+    """
     from workbook.ledger import page
     from workbook.ledger.submitted import judged, read
 
     rows = judged(load((params.folder / params.root).resolve() / "claims.yaml"), read(table, params))
     if out is not None:
-        page.write(rows, out)
+        try:
+            page.write(rows, out)
+        except OSError as error:
+            found = "a file" if out.is_file() else error
+            raise ClaimError(
+                f"{out}: expected a folder for claims.json, claims.csv and claims.md, found {found}"
+            ) from None
     tested = [row for row in rows if row["components"]]
     return page.markdown(tested)
 
@@ -80,11 +89,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     sharp = commands.add_parser("calibrate", help="how often its claims would get each word where the answer is known")
     sharp.add_argument("params", nargs="?", type=Path, default=Path("params.yaml"))
     together = commands.add_parser("combine", help="reports/*/claims/claims.json side by side, in reports/claims.*")
-    together.add_argument("--reports", type=Path, default=Path("reports"))
+    together.add_argument("--reports", type=Path, default=Path("reports"), help="the folder of profiles' reports")
     together.add_argument("--without", nargs="*", default=NO_EVIDENCE, help="profiles that are no evidence")
     summarise = commands.add_parser("readme", help="reports/claims.json as the summary in docs/findings/ledger.md")
-    summarise.add_argument("--reports", type=Path, default=Path("reports"))
-    summarise.add_argument("--file", type=Path, default=Path("docs/findings/ledger.md"))
+    summarise.add_argument("--reports", type=Path, default=Path("reports"), help="the folder that `combine` wrote into")
+    summarise.add_argument("--file", type=Path, default=Path("docs/findings/ledger.md"), help="the page to renew")
     words = commands.add_parser("invented", help="words of a profile's texts that no real review has, into its table")
     words.add_argument("params", type=Path)
     submit = commands.add_parser("submit", help="a table of your own judged by the same rule")
@@ -94,6 +103,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     try:
         if args.command == "readme":
+            if not args.file.is_file():
+                raise ClaimError(f"{args.file}: no such file; expected the page with the ledger's two marks")
             atomic_write(args.file, readme(args.file.read_text(encoding="utf-8"), args.reports / "claims.json"))
             print(f"{args.file}: up to date")
         elif args.command == "combine":

@@ -18,6 +18,7 @@ from workbook.store.files import atomic_json, atomic_write
 
 NOT_TESTED = "–"
 BEGIN, END = "<!-- ledger: python -m workbook.ledger readme -->", "<!-- end of ledger -->"
+COMBINE = "python -m workbook.ledger combine"
 BENCHMARK = "../../reports/grue/claims.md"  # from the page
 NO_EVIDENCE = ("smoke",)  # profiles whose numbers mean nothing
 
@@ -87,15 +88,20 @@ def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[
 def readme(text: str, combined: str | Path) -> str:
     """A page's text with the ledger's summary between its two marks, made from `combine`'s claims.json.
 
-    Shown are the claims that some profile put to a test; the others are counted. Raises: ClaimError without the marks.
+    Shown are the claims that some profile put to a test; the others are counted. Raises: ClaimError without the marks,
+    and for a file that is not `combine`'s.
     """
     before, mark, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not (mark and end):
         raise ClaimError(f"the page of the ledger: expected the lines {BEGIN} and {END}")
-    given = json.loads(Path(combined).read_text(encoding="utf-8"))
-    rows, single = given["rows"], given.get("one_model", ())
-    names = list(dict.fromkeys(p for row in rows for p in row["words"]))
+    try:
+        given = json.loads(Path(combined).read_text(encoding="utf-8"))
+        rows, single = given["rows"], given.get("one_model", ())
+        names = list(dict.fromkeys(p for row in rows for p in row["words"]))
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        found = "no such file" if isinstance(error, FileNotFoundError) else repr(error)
+        raise ClaimError(f"{combined}: expected what `{COMBINE}` writes, found {found}") from None
     untested = (AWAITING, ELSEWHERE)
     shown = [row for row in rows if not {*row["words"].values()} <= {*untested}]
     table = pd.DataFrame(

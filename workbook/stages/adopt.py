@@ -23,6 +23,7 @@ import nbformat
 from rlnlp.settings import ConfigError
 from workbook.results.files import PER_SEED
 from workbook.runs import checks
+from workbook.runs.messages import listed
 from workbook.runs.params import Params
 from workbook.stages import away
 from workbook.stages.pipeline import DVC, RUNS, Pipeline, keep_lock, key, kind
@@ -40,7 +41,13 @@ STAYED = "stayed.json"
 def adopt(params: Params, folder: Path) -> list[str]:
     """Check, write, record; the stages that were adopted. Raises ConfigError, before anything is written, for whatever
     is not as it should be."""
-    with opened(folder / f"{params.profile}.tar.xz", params.scratch) as (manifest, files):
+    path = folder / f"{params.profile}.tar.xz"
+    if not path.is_file():
+        there = listed(sorted(p.name for p in folder.glob("*.tar.xz"))) or "no archive"
+        found = f"in it {there}" if folder.is_dir() else "a file" if folder.exists() else "no such folder"
+        packed = f"the folder of `python -m workbook.stages.away pack {params.profile} FOLDER`"
+        raise ConfigError(f"{path}: no such file; expected {packed}, found {found}")
+    with opened(path, params.scratch) as (manifest, files):
         check(params, manifest, files)
         for name in manifest["brought"]:
             atomic_write(params.folder / name, (files / name).read_bytes())
