@@ -47,7 +47,9 @@ def test_the_first_draws_of_a_design_get_its_words(reports):
     assert said.endswith("of the 2 claims here: 1 too small; 1 open.")
     shown = page.decided(rows)
     assert list(shown.verdict)[:2] == ["**too small (settled, 8 draws)**", "**open (settled, 16 draws, not settled)**"]
-    assert list(shown.alone)[:2] == ["too small", "open"] and shown["here [95 %]"][0].startswith("+0.25")
+    assert list(shown.alone)[:2] == ["too small (settled)", "open (settled)"] and shown["here [95 %]"][0].startswith(
+        "+0.25"
+    )
     assert page.answer(rows) == said
 
 

@@ -237,7 +237,7 @@ TABLE = (
     of_update("value/explained_variance", "1 − Var(return − value)/Var(return)", "–"),
     of_update("episodes/length", "tokens per response", "tokens"),
     of_update("episodes/terminated", "share of the responses that ended with EOS", "share"),
-    of_update("policy/kl_loss", "GRPO's KL term: mean of k3 to the reference", "nats/token"),
+    of_update("policy/kl_loss", "GRPO's KL term: sum of k3 / (responses × max_new_tokens)", "nats/token"),
     of_update("trpo/kl", "exact mean KL(old policy ‖ new) of the step", "nats/token"),
     of_update("trpo/gain", "surrogate gain of the step", "reward"),
     of_update("trpo/share", "share of the natural step that was taken (0: refused)", "share"),
