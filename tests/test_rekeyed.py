@@ -206,7 +206,10 @@ def test_what_would_be_rerun_has_every_trained_learner_and_decoding_of_the_commi
         return found
 
     assert shown(chosen) == shown(runs) and len(chosen) < len(runs) / 3
-    assert {"mini", "follow_up", "full", "imdb", "settle"} <= facts.keys() and "smoke" not in facts
+    assert {"mini", "follow_up", "full", "imdb", "settle"} <= facts.keys()
+    assert ("smoke" in facts) == (
+        ROOT / "reports/smoke/per_seed.csv"
+    ).is_file()  # committed by nobody, there once it was run here
 
 
 def test_what_a_unit_needs_comes_before_it(committed):
