@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from workbook.ledger.claim import repetitions
+from workbook.runs import older
 from workbook.synthesis import closer
 from workbook.synthesis.closer import SWEEP, Look
 
@@ -55,6 +57,12 @@ def test_a_repeated_condition_is_the_mean_of_its_repetitions():
     found = table({1: (1.0, 5.0), 2: (1.0, 6.0)}, **again)
     [row] = closer.looked(found, Look("P00", "", "mine", "ppo_kl_default", ("score",)))
     assert row["difference"] == pytest.approx(5.5 - (1 + 2 + 3 + 4 + 5 + 6) / 6)
+
+
+def test_what_is_repeated_is_what_the_ledger_takes_as_repetitions():
+    runs = older.settings(ROOT / "profiles/settle/params.yaml").all_runs
+    for condition, names in closer.REPEATED.items():
+        assert sorted(repetitions(runs, condition)) == sorted(names)
 
 
 def test_the_share_within_a_draw_is_one_where_draws_are_alike_and_none_where_runs_are():
