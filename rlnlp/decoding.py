@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from rlnlp.encoding import context_of
-from rlnlp.models import CHUNK, head, hidden_states, prompt_inputs, restrict, score_tokens
+from rlnlp.models import CHUNK, evaluating, head, hidden_states, prompt_inputs, restrict, score_tokens
 from rlnlp.rollout import from_references, repeat, sample, sampling_from, truncation
 from rlnlp.samplers import kept, named, random_mass, top_p
 from rlnlp.types import Prompts, Rollout, Sampling, generator, take
@@ -159,7 +159,8 @@ def beam_search(
     )
     own, policy.generation_config = policy.generation_config, settings  # generate() fills gaps from the model's own
     try:
-        tokens = policy.generate(**prompt_inputs(policy, prompts))
+        with evaluating(policy):
+            tokens = policy.generate(**prompt_inputs(policy, prompts))
     finally:
         policy.generation_config = own
     responses = tokens[:, 1 if policy.config.is_encoder_decoder else prompts.ids.shape[1] :]
@@ -193,7 +194,9 @@ def kept_of(policy: PreTrainedModel, rollout: Rollout, hidden: Tensor | None = N
     if rollout.allowed is None:
         existing = len(policy.config.allowed_token_ids) if limited(policy) else policy.config.vocab_size
         return float(mask.sum()), float(mask.sum()) * existing
-    hidden = hidden_states(policy, rollout)[mask] if hidden is None else hidden
+    if hidden is None:
+        with evaluating(policy):
+            hidden = hidden_states(policy, rollout)[mask]
     allowed, steps = rollout.allowed.unpack(mask), mask.nonzero()[:, 1]
     mass, tokens = 0.0, 0.0
     for rows in torch.arange(len(steps), device=mask.device).split(CHUNK):

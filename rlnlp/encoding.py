@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from rlnlp.trainable import check_weights
 from rlnlp.types import Prompts, to
 from rlnlp.vocabulary import limited
 
@@ -26,11 +27,7 @@ def prompts_for(
         raise ValueError("texts: expected a list of prompts, got one string; for a single prompt, put it into a list")
     if max_prompt_tokens is not None and max_prompt_tokens < 1:
         raise ValueError(f"max_prompt_tokens: expected 1 or more, got {max_prompt_tokens}")
-    if model.dtype in (torch.float16, torch.bfloat16):
-        raise ValueError(
-            f"model: its weights are {model.dtype}, in which a learner's small steps are lost; load it with "
-            "dtype=torch.float32 (transformers keeps the type that was saved; rlnlp.load does not)"
-        )
+    check_weights(model)
     known, size = len(tokenizer), model.get_output_embeddings().out_features
     if size > known and not limited(model):
         warnings.warn(
@@ -58,7 +55,8 @@ def encode_prompts(
 ) -> Prompts:
     """Strings to ``Prompts``: left padded, cut on the left.
 
-    tokenizer: of the policy; what it adds on its own (BOS) is kept; max_prompt_tokens: of longer ones the end.
+    tokenizer: of the policy; what it adds on its own (BOS) is kept; max_prompt_tokens: of longer ones the end, after
+    their BOS.
     references, meta: as in ``Prompts``; ``meta`` gets "cut", the number of tokens cut off. Raises ``ValueError`` where
     there are no prompts, and for a prompt without any token, naming its id.
     """
@@ -70,7 +68,7 @@ def encode_prompts(
     for example_id, ids in zip(example_ids, encoded):
         if not ids:
             raise ValueError(f"prompt {example_id}: no tokens (an empty text)")
-    kept = [ids[-max_prompt_tokens:] for ids in encoded]
+    kept = [_cut(ids, max_prompt_tokens, tokenizer.bos_token_id) for ids in encoded]
     B, P = len(kept), max(map(len, kept))
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     ids, mask = torch.full((B, P), pad if pad is not None else 0), torch.zeros(B, P, dtype=torch.bool)
@@ -81,18 +79,33 @@ def encode_prompts(
     return Prompts(ids, mask, list(texts), references or [[] for _ in texts], example_ids, meta)
 
 
-def check_context(prompts: Prompts, max_new_tokens: int, context: int) -> None:
-    """Refuse prompts that, with their response, do not fit the model.
+def _cut(ids: list[int], most: int, bos: int | None) -> list[int]:
+    """The last ``most`` ids; where the text began with BOS, that and the last ``most - 1``."""
+    if len(ids) <= most or ids[0] != bos or most == 1:
+        return ids[-most:]
+    return [bos, *ids[1 - most :]]
 
-    max_new_tokens: T; context: positions of the model, tokens.
-    Raises: ``ValueError`` naming the longest prompt's id and the three numbers.
+
+def check_context(model: PreTrainedModel, prompts: Prompts, max_new_tokens: int) -> None:
+    """Refuse prompts that, with a response of ``max_new_tokens``, do not fit the model; of an encoder-decoder each has
+    to fit alone. A model without positions of its own (T5) has no limit.
+
+    Raises: ``ValueError`` naming the longest prompt's id and the numbers.
     """
+    context, apart = context_of(model, 0), model.config.is_encoder_decoder
+    if not context or hasattr(model.config, "relative_attention_num_buckets"):
+        return
+
+    def need(prompt: int) -> int:
+        return max(prompt, max_new_tokens) if apart else prompt + max_new_tokens
+
+    if need(prompts.ids.shape[1]) <= context:
+        return  # and no number was read
     lengths = prompts.mask.sum(1)
     longest = int(lengths.argmax())
-    need = int(lengths[longest]) + max_new_tokens
-    if need > context:
+    if need(prompt := int(lengths[longest])) > context:
         raise ValueError(
-            f"prompt {prompts.example_ids[longest]}: {int(lengths[longest])} tokens and a response of up to "
-            f"{max_new_tokens} make {need}, but the model's context is {context} tokens; lower task.prompt_tokens "
-            f"or sampling.max_new_tokens"
+            f"prompt {prompts.example_ids[longest]}: {prompt} tokens {'or' if apart else 'and'} a response of up to "
+            f"{max_new_tokens} make {need(prompt)}, but the model's context is {context} tokens; shorten prompts "
+            "(task.prompt_tokens, max_prompt_tokens) or responses (max_new_tokens)"
         )

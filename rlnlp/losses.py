@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from rlnlp.types import expect
 
+ROUNDING = 1e-6  # of rewards of size 1: what float32 sums of a rollout's tokens are off by, several times over
+
 
 def kl_estimate(*, logprobs: Tensor, ref_logprobs: Tensor, kind: Literal["k1", "k2", "k3"] = "k1") -> Tensor:
     """Estimate KL(policy || reference) at each token from the one token sampled; Schulman 2020, "Approximating KL".
@@ -105,11 +107,19 @@ def whiten(values: Tensor, mask: Tensor) -> Tensor:
     """(values - mean) / (standard deviation + 1e-8) over real tokens, unbiased variance; zero elsewhere.
 
     Mean and variance read real tokens only: over padding too (as trlx does) a token's sign depends on its neighbours'
-    lengths. A single real token gives 0.
+    lengths. A single real token gives 0. So do values that are equal but for rounding (``nothing_but_rounding``), which
+    would else come out as large as any others.
     """
     count, mean = mask.sum(), masked_mean(values, mask)
-    variance = (((values - mean) ** 2) * mask).sum() / (count - 1).clamp(min=1)
-    return (values - mean) / (variance.sqrt() + 1e-8) * mask
+    spread = ((((values - mean) ** 2) * mask).sum() / (count - 1).clamp(min=1)).sqrt()
+    flat = nothing_but_rounding(spread, values * mask)
+    return ((values - mean) / (spread + 1e-8) * mask).masked_fill(flat, 0.0)
+
+
+def nothing_but_rounding(size: Tensor, values: Tensor) -> Tensor:
+    """Whether ``size`` [], of something computed from ``values``, is no more than float32 loses in computing it: []
+    bool."""
+    return size <= ROUNDING * values.abs().amax().clamp(min=1)
 
 
 def gae(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> Tensor:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
@@ -79,33 +80,12 @@ def hidden_states(model: PreTrainedModel, rollout: Rollout) -> Tensor:
 
 
 def head(model: PreTrainedModel, hidden: Tensor) -> Tensor:
-    """Logits [..., V] of hidden states [..., H]. ``check_head`` verifies it against the model's own forward."""
+    """Logits [..., V] of hidden states [..., H]. ``trainable.check_policy`` holds it against the model's forward."""
     if getattr(model.config, "scale_decoder_outputs", False):
         hidden = hidden * model.config.d_model**-0.5
     logits = model.get_output_embeddings()(hidden)
     bias = getattr(model, "final_logits_bias", None)
     return logits if bias is None else logits + bias
-
-
-@torch.no_grad()
-def check_head(model: PreTrainedModel) -> None:
-    """Raise ``ValueError`` where a model's logits are not its output embedding of its last hidden state (soft-capping,
-    ...)."""
-    ids = torch.arange(4, device=model.device).unsqueeze(0) % model.config.vocab_size
-    real, training = torch.ones_like(ids), model.training
-    model.eval()
-    if model.config.is_encoder_decoder:
-        outputs = model(input_ids=ids, attention_mask=real, decoder_input_ids=ids, output_hidden_states=True)
-        hidden = outputs.decoder_hidden_states[-1]
-    else:
-        outputs = model(input_ids=ids, attention_mask=real, output_hidden_states=True)
-        hidden = outputs.hidden_states[-1]
-    model.train(training)
-    if not torch.allclose(head(model, hidden), outputs.logits, atol=1e-3, rtol=1e-3):
-        raise ValueError(
-            f"model {type(model).__name__}: its logits are not its output embedding applied to its last hidden state, "
-            f"which rlnlp.models.head assumes; extend that function for model_type {model.config.model_type!r}"
-        )
 
 
 def restrict(logits: Tensor, sampling: Sampling, steps: Tensor, allowed: Tensor | None) -> Tensor:
@@ -167,7 +147,9 @@ def score_tokens(model: PreTrainedModel, rollout: Rollout, hidden: Tensor | None
     """Log-probabilities [B, T] in nats of the response tokens under the model at temperature 1, without a mask, where
     EOS may not be chosen before ``min_new_tokens`` (``playable``); a text that ends before all the same was given, not
     sampled, and its end counts as it would freely. hidden: [N, H] of the model at the real tokens, None = one pass."""
-    hidden = hidden_states(model, rollout)[rollout.mask] if hidden is None else hidden
+    if hidden is None:
+        with evaluating(model):
+            hidden = hidden_states(model, rollout)[rollout.mask]
     tokens = rollout.responses[rollout.mask]
     steps = rollout.mask.nonzero()[:, 1].masked_fill(tokens == rollout.sampling.eos_id, rollout.sampling.min_new_tokens)
     parts = [
@@ -200,7 +182,10 @@ def exact_kl(
     mask = rollout.mask
     steps = mask.nonzero()[:, 1]
     allowed = None if rollout.allowed is None else rollout.allowed.unpack(mask)
-    mine, theirs = hidden or [hidden_states(model, rollout)[mask] for model in (policy, reference)]
+    if hidden is None:
+        with evaluating(policy), evaluating(reference):
+            hidden = hidden_states(policy, rollout)[mask], hidden_states(reference, rollout)[mask]
+    mine, theirs = hidden
     raw, deployed = [], []
     for (at, logits), (_, ref) in zip(logits_at(policy, mine), logits_at(reference, theirs), strict=True):
         raw.append(kl(logits, ref))
@@ -255,6 +240,17 @@ def at_zero(layer: nn.Linear) -> nn.Linear:
 def frozen_copy(model: PreTrainedModel) -> PreTrainedModel:
     """A copy without gradients, in evaluation mode."""
     return copy.deepcopy(model).requires_grad_(False).eval()
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Within it the model is in evaluation mode, without dropout; then as it was."""
+    training = model.training
+    model.train(False) if training else None
+    try:
+        yield
+    finally:
+        model.train(training) if training else None
 
 
 @torch.no_grad()

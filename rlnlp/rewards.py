@@ -61,8 +61,9 @@ def classifier_reward(
     tokenizer.truncation_side = "left"
     end, pad = _end_and_pad(name, tokenizer)
     if getattr(config, "pad_token_id", None) is None:
-        config.pad_token_id = pad  # GPT-2-shaped classifiers read the last token that is not this one
-    longest = _token_limit(name, config, tokenizer, max_tokens)
+        config.pad_token_id = pad
+    pad = config.pad_token_id  # GPT-2-shaped classifiers read the last token that is not this one
+    longest = _token_limit(name, model, tokenizer, max_tokens)
     separator = _default_separator(tokenizer) if separator is None else separator
 
     @callable_by_trl
@@ -125,9 +126,12 @@ def _end_and_pad(name: str, tokenizer) -> tuple[int, int]:
     return end, tokenizer.pad_token_id if tokenizer.pad_token_id is not None else end
 
 
-def _token_limit(name: str, config, tokenizer, max_tokens: int | None) -> int:
+def _token_limit(name: str, model, tokenizer, max_tokens: int | None) -> int:
     """``max_tokens`` if model and tokenizer allow it; None = the most that they allow."""
-    positions = getattr(config, "max_position_embeddings", None)  # RoBERTa: 514, of which its tokenizer allows 512
+    positions = getattr(model.config, "max_position_embeddings", None)
+    for place, layer in model.named_modules():  # RoBERTa: 514, of which 512 come after the one that padding has
+        if place.endswith("position_embeddings") and getattr(layer, "padding_idx", None) is not None:
+            positions = layer.num_embeddings - layer.padding_idx - 1
     limit = min(size for size in (positions, tokenizer.model_max_length, 10**6) if size)
     longest = limit if max_tokens is None else max_tokens
     if not 1 <= longest <= limit:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from rlnlp.encoding import check_context
 from rlnlp.models import Decoder, playable, restrict
 from rlnlp.samplers import chain, top_k, top_p
 from rlnlp.types import Allowed, NotFinite, Prompts, Rollout, Sampler, Sampling, changed, replaceable, take
@@ -19,12 +21,19 @@ if TYPE_CHECKING:
 def sampling_from(
     model: PreTrainedModel, max_new_tokens: int, temperature: float = 1.0, min_new_tokens: int = 0
 ) -> Sampling:
-    """Sampling settings with the model's own end and padding ids. Raises ``ValueError`` where it names no end token."""
+    """Sampling settings with the model's own end and padding ids. Raises ``ValueError`` where it names no end token,
+    and where it names several: an episode has one."""
     eos = model.generation_config.eos_token_id
     eos = eos if eos is not None else model.config.eos_token_id
-    eos = eos[0] if isinstance(eos, (list, tuple)) else eos
-    if eos is None:
+    ends = sorted(set(eos)) if isinstance(eos, (list, tuple)) else [] if eos is None else [eos]
+    if not ends:
         raise ValueError("model: neither generation_config nor config names eos_token_id, so episodes could not end")
+    if len(ends) > 1:
+        raise ValueError(
+            f"model: its eos_token_id are {', '.join(map(str, ends))}, and a response ends with one of them: choose "
+            "it by model.generation_config.eos_token_id = ... (of a chat model, what ends a turn)"
+        )
+    (eos,) = ends
     pad = model.generation_config.pad_token_id
     pad = pad if pad is not None else model.config.pad_token_id
     return Sampling(eos, eos if pad is None else pad, max_new_tokens, temperature, min_new_tokens)
@@ -65,22 +74,27 @@ def spread(values: Tensor, rows: Tensor, live: Tensor, B: int) -> Tensor:
 @replaceable
 @torch.no_grad()
 def sample(
-    policy, prompts, sampling, generator, sampler=None, mask_model=None, mask_rule=None, follow=lambda alive: None
+    policy: PreTrainedModel,
+    prompts: Prompts,
+    sampling: Sampling,
+    generator: torch.Generator,
+    sampler: Sampler | None = None,
+    mask_model: PreTrainedModel | None = None,
+    mask_rule: Sampler | None = None,
+    follow: Callable[[Tensor], None] = lambda alive: None,
 ) -> Rollout:
     """One response per prompt.
 
-    policy      a transformers model (``PreTrainedModel``)
-    prompts     ``Prompts`` [B, P]
-    sampling    ``Sampling``: temperature, horizon, from where on a response may end
-    generator   CPU ``torch.Generator``; consumes B x T numbers whatever happens, one per row and position
-    sampler     ``Sampler``, truncation of the policy's own tempered distribution; None = all tokens
-    mask_model  NLPO: the tokens that ``mask_rule``, a ``Sampler``, allows under this model are the only ones the policy
-                may choose, and ``sampler`` then truncates what is left. An argument, not something stored, so that a
-                sync is visible in the very next sample.
+    sampling    temperature, horizon, from where on a response may end
+    generator   on the CPU; consumes B x T numbers whatever happens, one per row and position
+    sampler     truncation of the policy's own tempered distribution; None = all tokens
+    mask_model  NLPO: the tokens that ``mask_rule`` allows under this model are the only ones the policy may choose, and
+                ``sampler`` truncates what is left. An argument, nothing stored: a sync is seen in the next sample.
     follow      called with the positions [k] of the rows that stay whenever ended rows leave the batch: for whoever
                 holds something per row of the policy's batch (dropout masks)
-    Returns a ``Rollout`` [B, T] with T = the longest response in the batch.
+    Returns a ``Rollout`` [B, T] with T = the longest response in the batch. Raises ``ValueError`` as ``check_context``.
     """
+    check_context(policy, prompts, sampling.max_new_tokens)
     was_training = policy.training
     policy.eval()
     B, T, device = len(prompts), sampling.max_new_tokens, prompts.ids.device
@@ -99,9 +113,9 @@ def sample(
         drawn = bare if allowed is None and sampling.temperature == 1 else restrict(every[0], sampling, at, allowed)
         tokens, live = draw(drawn, uniform[rows, t]), running[rows]
         states = [None if state is None else state.observe(tokens) for state in states]
-        bits = [] if allowed is None else [Allowed.pack(allowed)]
         behaved = logprob(drawn, tokens)
-        seen = [tokens, live, behaved, behaved if drawn is bare else logprob(bare, tokens), *bits]
+        seen = [tokens, live, behaved, behaved if drawn is bare else logprob(bare, tokens)]
+        seen += [] if allowed is None else [Allowed.pack(allowed)]
         columns.append([spread(value, rows, live, B) for value in seen])
         running[rows] = live & (tokens != sampling.eos_id)
         if not running.any() or t == T - 1:

@@ -241,7 +241,10 @@ class Remembered(list):
 
 
 def chain(*rules: Sampler) -> Sampler:
-    """Apply rules in turn, each to the distribution the ones before it left; a token must be allowed by all."""
+    """Apply rules in turn, each to the distribution the ones before it left; a token must be allowed by all. Raises
+    ``ValueError`` without a rule."""
+    if not rules:
+        raise ValueError("chain: expected one rule or more; none() allows every token")
 
     def rule(logits: Tensor, states=None):
         states, allowed = list(states or [None] * len(rules)), None

@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from rlnlp.rollout import decode
-from rlnlp.types import Prompts, Rollout, take
+from rlnlp.types import Prompts, Rollout, stream, take
 
 Reward = Callable[[list[str], list[str], list[list[str]], list[dict]], Any]
 TokenReward = Callable[[Prompts, Tensor, Tensor], Tensor]
@@ -57,7 +57,8 @@ def evaluate_reward(fn: Reward, prompts: Prompts, responses: Sequence[str]) -> t
     Raises     RewardError  ``fn`` raised (the message names the smallest batch that still fails), returned another
                             number of scores, something that is not numbers, or NaN or an infinity (example ids named)
                ValueError   if the number of responses is not B
-    B = 0 returns an empty tensor without calling ``fn``; a constant ``fn`` gives a constant.
+    B = 0 returns an empty tensor without calling ``fn``; a constant ``fn`` gives a constant. What ``fn`` draws at
+    random depends on the examples and responses alone (``contained``).
     RL4LMs calls most rewards one text at a time inside the environment, and hands on whatever they return.
     """
     if len(responses) != len(prompts):
@@ -85,7 +86,7 @@ def evaluate_token_reward(fn: TokenReward, prompts: Prompts, responses: Tensor, 
     That column t depends on columns up to t only is the function's promise; ``env.TextEnv`` relies on it.
     """
     try:
-        with contained():
+        with contained(*prompts.example_ids, responses.tolist()):
             out = fn(prompts, responses, mask)
         out = torch.as_tensor(out).detach().to(mask.device, torch.float32)
     except (Exception, SystemExit) as error:
@@ -104,7 +105,7 @@ def evaluate_token_reward(fn: TokenReward, prompts: Prompts, responses: Tensor, 
 def _call(fn: Reward, prompts: Prompts, responses: list[str]) -> Any:
     references, meta = [list(row) for row in prompts.references], [dict(row) for row in prompts.meta]
     taken = named_arguments(fn)
-    with contained():
+    with contained(*prompts.example_ids, *responses):
         if not taken:
             return fn(list(prompts.texts), list(responses), references, meta)
         columns = {name: [row[name] for row in meta] for name in meta[0] if all(name in row for row in meta)}
@@ -145,21 +146,22 @@ def callable_by_trl(fn: Reward) -> Reward:
 
 
 @contextmanager
-def contained() -> Iterator[None]:
+def contained(*names: object) -> Iterator[None]:
     """Whatever is called within it, torch's threads, default type and device, gradients and the random numbers of
-    torch, numpy
-    and Python are as before afterwards: a reward function cannot change what the policy draws or learns.
+    torch, numpy and Python are as before afterwards: a reward function cannot change what the policy draws or learns.
 
-    The random numbers drawn within go on from one time to the next, on a stream of their own.
+    names: of the stream that random numbers drawn within are from its beginning. A reward's is of what it scores: the
+    same texts get the same numbers whatever was drawn before, so that a run which was stopped goes on as it would have.
     """
     threads, dtype, device = torch.get_num_threads(), torch.get_default_dtype(), torch.get_default_device()
     gradients, random_state = torch.is_grad_enabled(), _random_state()
-    if _theirs:
-        _set_random_state(_theirs[0])
+    seed = stream("reward", *names)
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    torch.manual_seed(seed)
     try:
         yield
     finally:
-        _theirs[:] = [_random_state()]
         _set_random_state(random_state)
         torch.set_grad_enabled(gradients)
         if torch.get_num_threads() != threads:
@@ -168,9 +170,6 @@ def contained() -> Iterator[None]:
             torch.set_default_dtype(dtype)
         if torch.get_default_device() != device:
             torch.set_default_device(device)
-
-
-_theirs: list[tuple] = []  # the random state that the last reward function left; empty before the first
 
 
 def _random_state() -> tuple:
@@ -221,18 +220,26 @@ def _examples(prompts: Prompts, rows: Sequence[int]) -> str:
     return f"example{'s' if len(names) > 1 else ''} {', '.join(names[:8])}{more}"
 
 
+def _tensor(values: Any) -> Tensor:
+    """A tensor of a tensor, an array or a list of numbers, of several kinds too; raises for all else."""
+    if isinstance(values, (str, bytes, Mapping, Set)):  # whose digits or keys could be read as numbers
+        raise TypeError
+    try:
+        return torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        if any(isinstance(value, (str, bytes)) for value in values):
+            raise
+        return torch.tensor([float(value) for value in values])
+
+
 def _numbers(fn: Callable, values: Any, prompts: Prompts, what: str) -> Tensor:
     B, reward = len(prompts), f"reward {name_of(fn)}: {what}"
-    unusable = (TypeError, ValueError, RuntimeError, OverflowError)
     try:
-        numbers = torch.as_tensor(values)
-    except unusable:
-        try:  # a list of numbers of several kinds
-            numbers = torch.tensor([float(value) for value in values])
-        except unusable:
-            shown = repr(values)
-            shown = shown if len(shown) <= 80 else shown[:77] + "..."
-            raise RewardError(f"{reward}: expected {B} numbers, got {type(values).__name__} {shown}") from None
+        numbers = _tensor(values)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        shown = repr(values)
+        shown = shown if len(shown) <= 80 else shown[:77] + "..."
+        raise RewardError(f"{reward}: expected {B} numbers, got {type(values).__name__} {shown}") from None
     if numbers.shape != (B,):
         got = f"{len(numbers)} values" if numbers.dim() == 1 else f"shape {tuple(numbers.shape)}"
         raise RewardError(f"{reward}: expected {B} numbers, one per response, got {got}")

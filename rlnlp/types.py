@@ -87,6 +87,9 @@ class Prompts:
         if B and not self.mask[:, -1].all():
             row = int((~self.mask[:, -1]).nonzero()[0])
             raise ValueError(f"prompts.mask: row {row} ({self.example_ids[row]}) is empty or not left padded")
+        if (holes := (self.mask[:, :-1] & ~self.mask[:, 1:]).any(1)).any():
+            row = int(holes.nonzero()[0])
+            raise ValueError(f"prompts.mask: row {row} ({self.example_ids[row]}) has padding between its tokens")
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -106,6 +109,9 @@ class Sampling:
     min_new_tokens: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("eos_id", "pad_id"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"sampling.{name}: expected the id of a token, 0 or more, got {getattr(self, name)}")
         if self.temperature <= 0:
             raise ValueError(f"sampling.temperature: expected > 0, got {self.temperature}")
         if not 0 <= self.min_new_tokens <= self.max_new_tokens or self.max_new_tokens < 1:

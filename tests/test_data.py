@@ -346,13 +346,6 @@ def test_prompts_are_left_padded_and_cut_on_the_left(folder, tokenizer):
         data.load_prompts(folder, "test", tokenizer, 0)
 
 
-def test_context_is_checked_for_the_longest_prompt(folder, tokenizer):
-    prompts = data.load_prompts(folder, "test", tokenizer, 64)
-    encoding.check_context(prompts, max_new_tokens=3, context=8)
-    with pytest.raises(ValueError, match="prompt one: 5 tokens .* make 9, but the model's context is 8"):
-        encoding.check_context(prompts, max_new_tokens=4, context=8)
-
-
 def test_reading_errors(folder, tokenizer):
     with pytest.raises(DataError, match="did you mean 'prompts_test'"):
         data.load_prompts(folder, "tets", tokenizer, 8)

@@ -10,6 +10,7 @@ from rlnlp import models, pretrained, vocabulary
 from rlnlp.learners import dqn, ppo
 from rlnlp.offpolicy import q_heads
 from rlnlp.rollout import sample, sampling_from
+from rlnlp.trainable import check_policy
 from tests.tiny import EOS, MAKE, PAD, gpt2, prompts
 
 SCALE = 0.25
@@ -65,7 +66,7 @@ def test_a_linear_head_starts_at_zero_and_a_logits_head_as_the_model(kind):
 @pytest.mark.parametrize("head", q_heads.KINDS)
 def test_the_models_own_forward_and_a_rollout_read_the_head(kind, head):
     model = with_head(kind, head)
-    models.check_head(model)
+    check_policy(model)
     rollout = sample(model, prompts(8), sampling_from(model, 5), torch.Generator().manual_seed(0))
     torch.testing.assert_close(models.score_tokens(model, rollout), rollout.logprobs, atol=1e-5, rtol=0)
 

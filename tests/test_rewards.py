@@ -12,6 +12,8 @@ from transformers import (
     GPT2Config,
     GPT2ForSequenceClassification,
     PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaForSequenceClassification,
 )
 
 from rlnlp import rewards, scoring
@@ -136,6 +138,11 @@ def test_an_exception_of_the_batch_as_a_whole_names_all_examples():
         (None, "got NoneType None"),
         ([1, 2, None, 4, 5], "expected 5 numbers, got list"),
         (["good"] * 5, "expected 5 numbers, got list"),
+        (["1"] * 5, "expected 5 numbers, got list"),
+        ("12345", "expected 5 numbers, got str '12345'"),
+        (b"12345", "expected 5 numbers, got bytes"),
+        ({0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0, 4: 1.0}, "expected 5 numbers, got dict"),
+        ({1, 2, 3, 4, 5}, "expected 5 numbers, got set"),
         ([1, float("nan"), 3, float("inf"), 5], r"not finite \(nan\); examples example-1, example-3$"),
         ([1, 2, 3, 4, 1e300], r"not finite \(inf\); example example-4$"),
         (torch.zeros(5, dtype=torch.complex64), "real numbers"),
@@ -336,6 +343,27 @@ def test_classifier_equals_one_text_at_a_time(make, special, batch_size):
     torch.testing.assert_close(scores, one_at_a_time(model, tokenizer, TEXTS, 1, 8), atol=1e-5, rtol=0)
     assert scores.unique().numel() == len(TEXTS)  # else the order could not show
     assert tokenizer.truncation_side == "right"  # the caller's tokenizer is as it was
+
+
+@pytest.mark.parametrize("pad", [0, 4])
+def test_what_pads_is_what_the_classifier_takes_for_padding(pad):
+    """A GPT-2-shaped one reads the last token that is not its own padding, whatever its tokenizer pads with."""
+    model, tokenizer = gpt2(), word_tokenizer(False)
+    model.config.pad_token_id = pad  # 4 is "the", with which no text here ends
+    texts = ["the film was good", "bad", "good", "was bad , but good ."]
+    fn = classifier_reward(model, tokenizer, include_prompt=False)
+    torch.testing.assert_close(fn([""] * 4, texts), one_at_a_time(model, tokenizer, texts, 1), atol=1e-5, rtol=0)
+
+
+def test_positions_that_padding_has_are_no_room_for_a_text():
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+    config = RobertaConfig(vocab_size=4 + len(WORDS), max_position_embeddings=12, pad_token_id=0, **sizes)
+    model, long = RobertaForSequenceClassification(config), " ".join(WORDS * 2)
+    fn = classifier_reward(model, word_tokenizer())
+    assert torch.isfinite(fn([""], [long])).all()
+    with pytest.raises(RewardError, match="max_tokens: expected 1 to 11"):
+        classifier_reward(model, word_tokenizer(), max_tokens=12)
 
 
 def test_classifier_keeps_the_end_of_a_long_text():

@@ -10,6 +10,7 @@ from rlnlp.brought import load_function, try_reward
 from rlnlp.learners import ppo
 from rlnlp.rewards import ascending_pairs, classifier_reward, dates, increasing_numbers
 from rlnlp.scoring import RewardError, contained, evaluate_reward, evaluate_token_reward
+from rlnlp.types import changed
 from tests import tiny
 
 PROMPTS = tiny.prompts(4)
@@ -81,13 +82,25 @@ def test_gradients_are_on_or_off_as_before(enabled):
         assert torch.is_grad_enabled() == enabled
 
 
-def test_a_reward_functions_own_random_numbers_go_on():
-    def noise(prompts, responses, references, meta):
-        return torch.rand(len(responses))
+@pytest.mark.parametrize(
+    "draw",
+    [torch.rand, np.random.rand, lambda n: [random.random() for _ in range(n)]],
+    ids=["torch", "numpy", "python"],
+)
+def test_a_reward_functions_own_random_numbers_are_those_of_what_it_scores(draw):
+    """So that a run which was stopped, and one after another, is scored as it would have been alone."""
 
-    torch.manual_seed(0)
-    first, second = (evaluate_reward(noise, PROMPTS, TEXTS)[0] for _ in range(2))
-    assert not torch.equal(first, second)
+    def noise(prompts, responses, references, meta):
+        return draw(len(responses))
+
+    def scores(prompts=PROMPTS, texts=TEXTS):
+        return evaluate_reward(noise, prompts, texts)[0].tolist()
+
+    first, other = scores(), scores(texts=[*TEXTS[:3], "3 2"])
+    assert len({*first, *other}) == 8  # also the rows that are alike
+    torch.manual_seed(1), np.random.seed(1), random.seed(1)
+    assert scores() == first
+    assert scores(prompts=changed(PROMPTS, example_ids=["a", "b", "c", "d"])) != first
 
 
 def test_a_token_reward_is_contained_and_so_is_one_that_raises():

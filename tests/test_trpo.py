@@ -270,6 +270,17 @@ def test_nothing_to_gain_changes_nothing():
     assert torch.equal(weights(state.policy), before[0]) and torch.equal(weights(state.value), before[1])
 
 
+@pytest.mark.parametrize("size, moved", [(1e-7, False), (1e-3, True)])
+def test_of_rounding_noise_no_step_is_made(size, moved):
+    """The natural step has the bound's size whatever the gradient's: noise would move the policy as far as a reward."""
+    state, experience, config = state_and_experience(whiten_advantages=False)
+    noise = torch.randn(experience.advantages.shape, generator=torch.Generator().manual_seed(0)) * size
+    before = weights(state.policy)
+    mask = experience.rollout.mask
+    trpo.update(state, dataclasses.replace(experience, advantages=noise * mask, returns=noise * mask), config)
+    assert torch.equal(weights(state.policy), before) != moved
+
+
 def test_parts_and_padding_change_no_number():
     """Gradient, gain and KL are means over tokens, however the episodes are split."""
     state, seen, _ = state_and_experience(top_k=8)

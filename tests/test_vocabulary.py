@@ -11,6 +11,7 @@ from rlnlp.decoding import Decoding, generate, human_log_perplexity
 from rlnlp.learners import nlpo, ppo
 from rlnlp.losses import entropy
 from rlnlp.rollout import sample, sampling_from
+from rlnlp.trainable import check_policy
 from tests.test_learners import settings, toy, weights
 from tests.tiny import EOS, MAKE, gpt2, prompts
 from workbook.draws import training
@@ -38,7 +39,7 @@ def by_hand(model, rollout):
 
 def test_it_is_the_policy_renormalised_over_the_tokens_that_exist(kind):
     whole, other, small, small_other = MAKE[kind](seed=0), MAKE[kind](seed=1), limited(kind, 0), limited(kind, 1)
-    models.check_head(small)
+    check_policy(small)
     rollout = sample(small, prompts(24), sampling_from(small, 8), torch.Generator().manual_seed(0))
     tokens = rollout.responses[rollout.mask]
     assert len(set(tokens.tolist())) > 4 and set(tokens.tolist()) <= set(ALLOWED)

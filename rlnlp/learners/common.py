@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from rlnlp.encoding import check_context
 from rlnlp.losses import explained_variance, kl_estimate, masked_mean, per_response, token_rewards
 from rlnlp.models import score_tokens
 from rlnlp.rollout import batch_of
@@ -64,8 +65,10 @@ def loop(
 ) -> Iterator[Metrics]:
     """A learner's training from its own ``collect`` and ``update``: each update on its own batch of prompts.
 
-    group: responses that ``collect`` samples to each of them.
+    group: responses that ``collect`` samples to each of them. Raises ``ValueError``, before the first, where a prompt
+    and a response do not fit the policy (``check_context``).
     """
+    check_context(state.policy, prompts, config.max_new_tokens)
     while state.update < config.updates:
         batch = batch_of(prompts, config.episodes_per_update // group, state.seed, state.update)
         with finite(state):
@@ -89,6 +92,12 @@ def gradient_step(state, loss: Tensor, max_norm: float, episodes: Rollout) -> fl
     return norm.item()
 
 
+def scored(score: Score, rollout: Rollout) -> tuple[Tensor, dict[str, Tensor]]:
+    """(scores [B] or [B, T], parts [B]) of a rollout from ``score``, in float32: whole numbers have no mean."""
+    scores, parts = score(rollout)
+    return scores.float(), {name: part.float() for name, part in parts.items()}
+
+
 @torch.no_grad()
 def rewarded(state, rollout: Rollout, score: Score, config) -> tuple[Tensor, dict[str, Tensor], Tensor, Tensor, Tensor]:
     """(scores [B], their parts, ref_logprobs, kl, rewards [B, T]): r_t = score, at the end or token by token, - beta
@@ -96,7 +105,7 @@ def rewarded(state, rollout: Rollout, score: Score, config) -> tuple[Tensor, dic
 
     ``state`` has reference and kl; ``config`` has kl_estimator.
     """
-    scores, parts = score(rollout)
+    scores, parts = scored(score, rollout)
     ref_logprobs = score_tokens(state.reference, rollout)
     kl = kl_estimate(logprobs=rollout.logprobs, ref_logprobs=ref_logprobs, kind=config.kl_estimator) * rollout.mask
     rewards = token_rewards(scores, kl, rollout.mask, state.kl.coef)

@@ -26,6 +26,7 @@ from rlnlp.offpolicy.replay import Replay, Transitions
 from rlnlp.rollout import sample, sampling_from
 from rlnlp.samplers import named
 from rlnlp.settings import Horizon
+from rlnlp.trainable import check_policy
 from rlnlp.types import Experience, Prompts, Rollout, Sampling, generator
 
 # off-policy: what `learner` has under the same names means something else here
@@ -133,7 +134,7 @@ def init(policy, config: Config, seed: int) -> State:
     logits stay as they are where the trunk is trained, tied weights tied; under a frozen trunk they become a copy.
     Raises ``ValueError`` for a model we cannot view and for one with another Q head.
     """
-    models.check_head(policy)
+    check_policy(policy)
     reference = models.frozen_copy(policy)
     if q_heads.installed(policy):
         q_heads.rescale(policy, config.head, config.scale)

@@ -19,7 +19,7 @@ from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
 from rlnlp.learners import ppo, reinforce
-from rlnlp.learners.common import About, Metrics, Score, finite, loop
+from rlnlp.learners.common import About, Metrics, Score, finite, loop, scored
 from rlnlp.learners.reinforce import State
 from rlnlp.learners.rloo import check_group, check_groups
 from rlnlp.losses import group_relative, kl_estimate, per_response, ppo_clip, token_rewards
@@ -75,7 +75,7 @@ def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Exp
 @torch.no_grad()
 def experience(state: State, rollout: Rollout, score: Score, config: Config) -> Experience:
     """Scores and their advantages within each group; the KL is k3 and is in no reward."""
-    scores, parts = score(rollout)
+    scores, parts = scored(score, rollout)
     mask, zeros = rollout.mask, torch.zeros_like(rollout.logprobs)
     rewards, scores = token_rewards(scores, zeros, mask, 0.0), per_response(scores, mask)
     ref_logprobs = score_tokens(state.reference, rollout)

@@ -21,7 +21,6 @@ from rlnlp.models import (
     SharedValue,
     ValueModel,
     behavior_logits,
-    check_head,
     chosen_logprobs,
     frozen_copy,
     head,
@@ -30,6 +29,7 @@ from rlnlp.models import (
 )
 from rlnlp.rollout import sample, sampling_from, trim, truncation
 from rlnlp.settings import Horizon
+from rlnlp.trainable import check_policy
 from rlnlp.types import Experience, Prompts, Rollout, Sampler, Sampling, generator, replaceable, take
 
 ABOUT = About("PPO", ("sampling", "learner"), searched_as="ppo", mean_over="tokens")
@@ -127,7 +127,7 @@ class State:
 
 def init(policy, config: Config, seed: int) -> State:
     """Reference = a frozen copy of ``policy`` as it is now. Raises ``ValueError`` for a model we cannot view."""
-    check_head(policy)
+    check_policy(policy)
     value = SharedValue(policy) if config.value == "shared" else ValueModel(policy)
     groups = [
         {"params": [p for p in policy.parameters() if p.requires_grad], "lr": config.learning_rate},

@@ -28,6 +28,7 @@ from rlnlp.offpolicy import q_heads, td
 from rlnlp.offpolicy.replay import Replay, Transitions
 from rlnlp.rollout import sample, sampling_from
 from rlnlp.settings import Horizon
+from rlnlp.trainable import check_policy
 from rlnlp.types import Experience, Prompts, Rollout, Sampling, generator, take
 
 ABOUT = About("SAC", ("sampling",), fp32=True)  # off-policy, as dqn
@@ -103,7 +104,7 @@ class State:
 
 def init(policy, config: Config, seed: int) -> State:
     """Reference = a frozen copy of ``policy`` as it is now; the critic is a copy with a Q head. Raises as PPO's."""
-    models.check_head(policy)
+    check_policy(policy)
     critic = q_heads.critic(policy, config.head, config.scale, generator(seed, "q_head")).eval()
     groups = [
         {"params": [p for p in policy.parameters() if p.requires_grad], "lr": config.learning_rate},

@@ -24,11 +24,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from rlnlp.learners.common import About, Diverged, Metrics, Score, TrainingError, describe, gradient_step, loop
 from rlnlp.learners.ppo import State, collect
-from rlnlp.losses import KLCoefficient, value_loss
-from rlnlp.models import ValueModel, behavior_logits, check_head, frozen_copy, head, hidden_states, sync
+from rlnlp.losses import KLCoefficient, nothing_but_rounding, value_loss
+from rlnlp.models import ValueModel, behavior_logits, frozen_copy, head, hidden_states, sync
 from rlnlp.optim import categorical_kl, fisher_product, flat, line_search, natural_step
 from rlnlp.rollout import sampling_from, trim, truncation
 from rlnlp.settings import Horizon
+from rlnlp.trainable import check_policy
 from rlnlp.types import Experience, Prompts, Rollout, generator, take
 
 ABOUT = About("TRPO", ("sampling", "learner"), fp32=True)
@@ -92,7 +93,7 @@ class Config(Horizon):
 
 def init(policy, config: Config, seed: int) -> State:
     """PPO's state, whose optimiser knows the value network alone. Raises ``ValueError`` for a model we cannot view."""
-    check_head(policy)
+    check_policy(policy)
     value = ValueModel(policy)
     return State(
         policy.eval(),
@@ -202,18 +203,18 @@ def update(state: State, experience: Experience, config: Config) -> Metrics:
     Raises ``TrainingError`` where a ratio is not 1 before the step (sampling and scoring disagree), ``Diverged`` where
     the policy's gradient or the value network's is not finite.
     """
-    parts = []
+    found = experience.advantages  # of rounding noise the natural step, which has the bound's size, would be a full one
+    advantages, parts = found.masked_fill(nothing_but_rounding(found.abs().amax(), experience.returns), 0.0), []
     for rows in torch.arange(len(experience)).tensor_split(config.minibatches):
-        part = take(experience, rows)
-        parts.append((trim(part.rollout), part.advantages[part.rollout.mask]))
+        part = take(experience.rollout, rows)
+        parts.append((trim(part), advantages[rows][part.mask]))
     gradient, error = surrogate_gradient(state.policy, parts)
     if not torch.isfinite(gradient).all():
         raise Diverged(f"update {state.update + 1}: the gradient norm is {gradient.norm().item()}")
     if error > 1e-3:
         raise TrainingError(
             f"update {state.update + 1}: a ratio is off 1 by {error:.2g} before the step (allowed 1e-3): the policy "
-            "does "
-            f"not score its own samples as it drew them"
+            "does not score its own samples as it drew them"
         )
     share, gain, kl = move(state, parts, full_step(state.policy, experience.rollout, gradient, config), config)
     metrics = {

@@ -16,9 +16,10 @@ from torch import nn
 
 from rlnlp.learners.common import About, Metrics, Score, TrainingError
 from rlnlp.losses import kl_estimate
-from rlnlp.models import check_head, frozen_copy, score_tokens
+from rlnlp.models import frozen_copy, score_tokens
 from rlnlp.rollout import sampling_from
 from rlnlp.settings import Horizon
+from rlnlp.trainable import check_policy
 from rlnlp.types import Experience, Prompts, Sampling
 from workbook.arms.filtered import best_of
 
@@ -55,7 +56,7 @@ class State:
 
 def init(policy, config: Config, seed: int) -> State:
     """Policy and reference are the same model. Raises ``ValueError`` for a model we cannot view."""
-    check_head(policy)
+    check_policy(policy)
     settings = sampling_from(policy, config.max_new_tokens, config.temperature, config.min_new_tokens)
     return State(policy.eval(), frozen_copy(policy), settings, seed)
 

@@ -86,11 +86,8 @@ def load_draw(params: Trained, draw: int, run: Run) -> Draw:
         lambda split: data.load_prompts(texts, split, tokenizer, params.task.prompt_tokens, first(params, split)),
         tuple(named.module(name).measure for name in tasks.task(params.task.name).metrics),
     )
-    if context := getattr(policy.config, "n_positions", None) or getattr(
-        policy.config, "max_position_embeddings", None
-    ):
-        for split in ("train", "validation", "test"):
-            encoding.check_context(draw.prompts(split), params.learner["max_new_tokens"], context)
+    for split in ("train", "validation", "test"):
+        encoding.check_context(policy, draw.prompts(split), params.learner["max_new_tokens"])
     return draw
 
 

@@ -1,0 +1,187 @@
+"""What is refused before training because it would go wrong silently, each with a model or a record that does."""
+
+import pytest
+import torch
+from transformers import Gemma2Config, Gemma2ForCausalLM, LlamaConfig, LlamaForCausalLM, MambaConfig, MambaForCausalLM
+
+import rlnlp
+from rlnlp import decoding, encoding, models
+from rlnlp.decoding import Decoding
+from rlnlp.learners import ppo
+from rlnlp.rollout import sample, sampling_from
+from rlnlp.trainable import check_policy
+from rlnlp.types import Prompts, Sampling
+from rlnlp.vocabulary import limit_vocabulary
+from tests import tiny
+
+ENDS = {"bos_token_id": 1, "eos_token_id": 1, "pad_token_id": 0}
+SMALL = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 2}
+HEADS = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "intermediate_size": 64}
+
+
+def mamba():
+    torch.manual_seed(0)
+    return MambaForCausalLM(MambaConfig(**SMALL, **ENDS, state_size=8, initializer_range=0.5)).eval()
+
+
+def gemma(**changes):
+    torch.manual_seed(0)
+    return Gemma2ForCausalLM(Gemma2Config(**SMALL, **HEADS, **ENDS, **changes)).eval()
+
+
+def llama():
+    torch.manual_seed(0)
+    return LlamaForCausalLM(LlamaConfig(**SMALL, **HEADS, **ENDS, initializer_range=0.5)).eval()
+
+
+@pytest.mark.parametrize("make", [tiny.gpt2, tiny.t5, llama, lambda: gemma(final_logit_softcapping=None)])
+def test_models_of_attention_are_taken(make):
+    check_policy(make())
+
+
+def test_a_recurrent_model_is_refused_and_samples_otherwise_than_it_scores():
+    with pytest.raises(ValueError, match="MambaForCausalLM: token by token its logits are off .* 'mamba'"):
+        check_policy(mamba())
+    rollout = sample(mamba(), tiny.prompts(8), sampling_from(mamba(), 5), torch.Generator().manual_seed(0))
+    assert (models.score_tokens(mamba(), rollout) - rollout.logprobs).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("limited", [False, True])
+@pytest.mark.parametrize("make", tiny.MAKE.values())
+def test_a_model_that_forgets_what_it_read_is_refused(make, limited, monkeypatch):
+    """Its store of keys and values is emptied after each token."""
+
+    def forgetful(decoder, tokens):
+        append(decoder, tokens)
+        decoder.cache.crop(-1) if decoder.memory is None else decoder.cache.self_attention_cache.crop(-1)
+        decoder.mask = decoder.mask[:, 1:] if decoder.memory is None else decoder.mask
+
+    model, append = make(), models.Decoder.append
+    if limited:
+        limit_vocabulary(model, list(range(20)))
+    check_policy(model)
+    monkeypatch.setattr(models.Decoder, "append", forgetful)
+    with pytest.raises(ValueError, match="token by token"):
+        check_policy(model)
+
+
+def test_soft_capped_logits_are_refused_however_small_they_are():
+    model = gemma()
+    assert model.config.final_logit_softcapping == 30.0
+    with pytest.raises(ValueError, match="its logits are not its output embedding"):
+        check_policy(model)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_weights_of_16_bits_are_refused_by_the_learner_itself(kind):
+    with pytest.raises(ValueError, match=f"its weights are {kind}"):
+        ppo.init(tiny.gpt2().to(kind), ppo.Config(), seed=0)
+
+
+def test_gradient_checkpointing_is_said_to_have_no_effect():
+    model = tiny.gpt2()
+    model.gradient_checkpointing_enable()
+    with pytest.warns(UserWarning, match="gradient checkpointing has no effect"):
+        ppo.init(model, ppo.Config(), seed=0)
+
+
+def test_of_several_ends_one_has_to_be_chosen():
+    model = tiny.gpt2()
+    model.generation_config.eos_token_id = [7, 1]
+    with pytest.raises(ValueError, match="its eos_token_id are 1, 7, and a response ends with one of them"):
+        sampling_from(model, 4)
+    model.generation_config.eos_token_id = [7, 7]
+    assert sampling_from(model, 4).eos_id == 7
+    model.generation_config.eos_token_id = 1
+    assert sampling_from(model, 4).eos_id == 1
+
+
+def test_what_does_not_fit_the_context_is_refused_before_the_first_update():
+    long, config = tiny.prompts(4, length=60), ppo.Config(updates=1, episodes_per_update=4, max_new_tokens=5)
+    message = "prompt example-0: 60 tokens and a response of up to 5 make 65, but the model's context is 64"
+    state, scored = ppo.init(tiny.gpt2(positions=64), config, seed=0), []
+    with pytest.raises(ValueError, match=message):
+        next(ppo.train(state, long, scored.append, config))
+    with pytest.raises(ValueError, match=message):
+        sample(state.policy, long, state.sampling, torch.Generator())
+    assert not scored
+    encoding.check_context(state.policy, long, 4)
+    encoding.check_context(tiny.t5(), long, 600)  # positions are relative: there is no limit
+
+
+def test_of_an_encoder_decoder_prompt_and_response_have_to_fit_alone():
+    class Config:
+        is_encoder_decoder, max_position_embeddings = True, 64
+
+    class Bart:
+        config = Config
+
+    encoding.check_context(Bart, tiny.prompts(4, length=60), 64)
+    with pytest.raises(ValueError, match="60 tokens or a response of up to 65 make 65, but the model's context is 64"):
+        encoding.check_context(Bart, tiny.prompts(4, length=60), 65)
+    with pytest.raises(ValueError, match="70 tokens or a response of up to 3 make 70, but the model's context is 64"):
+        encoding.check_context(Bart, tiny.prompts(4, length=70), 3)
+
+
+def test_padding_does_not_count_as_context():
+    prompts = tiny.prompts(2, length=8)
+    short = Prompts(prompts.ids, prompts.mask & (torch.arange(8) > 3), *[["", ""]] * 3)
+    encoding.check_context(tiny.gpt2(positions=8), short, 4)
+    with pytest.raises(ValueError, match="context is 8"):
+        encoding.check_context(tiny.gpt2(positions=8), short, 5)
+
+
+def test_a_cut_prompt_keeps_the_token_that_every_text_begins_with():
+    class Tokenizer:
+        bos_token_id, pad_token_id = 9, 0
+
+        def __call__(self, texts, verbose):
+            return {"input_ids": [[9, *map(int, text.split())] for text in texts]}
+
+    def cut(most):
+        return encoding.encode_prompts(["2 3 4 5", "2"], Tokenizer(), most)
+
+    assert cut(3).ids.tolist() == [[9, 4, 5], [0, 9, 2]] and cut(3).meta == [{"cut": 2}, {"cut": 0}]
+    assert cut(1).ids.tolist() == [[5], [2]]
+    assert cut(5).ids[0].tolist() == [9, 2, 3, 4, 5]
+
+
+def test_padding_between_tokens_and_ids_that_are_none_are_refused():
+    mask = torch.tensor([[True, True, True], [True, False, True]])
+    with pytest.raises(ValueError, match=r"row 1 \(b\) has padding between its tokens"):
+        Prompts(torch.ones(2, 3, dtype=torch.long), mask, ["", ""], [[], []], ["a", "b"])
+    for name in ("eos_id", "pad_id"):
+        with pytest.raises(ValueError, match=f"sampling.{name}: expected the id of a token, 0 or more, got -1"):
+            Sampling(**{"eos_id": 1, "pad_id": 0, "max_new_tokens": 4, name: -1})
+
+
+@pytest.mark.parametrize("learner", ["ppo", "grpo", "dqn"])
+def test_whole_numbers_are_scores(learner):
+    module, policy = getattr(rlnlp, learner), tiny.gpt2()
+    config = module.Config(
+        updates=1, episodes_per_update=4, max_new_tokens=4, **{"grpo": {"group": 2}}.get(learner, {})
+    )
+
+    def count(rollout):
+        return rollout.responses.eq(7).sum(1), {"sevens": rollout.responses.eq(7).sum(1)}
+
+    state = module.init(policy, config, seed=0)
+    (metrics,) = module.train(state, tiny.prompts(4), count, config)
+    assert 0 <= metrics["objective/score"] <= 4
+
+
+@pytest.mark.parametrize("make", tiny.MAKE.values())
+def test_evaluations_of_a_model_in_training_mode_are_those_without_dropout(make):
+    calm, model, prompts = make(), make(), tiny.prompts(8)
+    for layer in model.modules():
+        if isinstance(layer, torch.nn.Dropout):
+            layer.p = 0.5
+    model.train()
+    for name in ("beams", "top_k"):
+        how = Decoding(name, 5, **{name: 2})
+        mine, theirs = (decoding.generate(each, prompts, how, "s", 8)[0] for each in (model, calm))
+        assert torch.equal(mine.responses, theirs.responses) and torch.equal(mine.logprobs, theirs.logprobs)
+    assert torch.equal(models.score_tokens(model, mine), models.score_tokens(calm, mine))
+    assert models.exact_kl(model, calm, mine)[0].abs().max() < 1e-6
+    assert decoding.kept_of(model, mine) == decoding.kept_of(calm, mine)
+    assert all(part.training for part in model.modules())
