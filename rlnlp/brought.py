@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import inspect
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,11 +12,9 @@ from pathlib import Path
 import torch
 
 from rlnlp.rewards import classifier_reward
-from rlnlp.scoring import Reward, RewardError, contained, evaluate_reward, named_arguments
+from rlnlp.scoring import Reward, RewardError, check_arguments, contained, evaluate_reward
 from rlnlp.settings import nearest
 from rlnlp.types import Prompts, take
-
-ARGUMENTS = ("prompts", "responses", "references", "meta")
 
 
 def load_reward(source: str, **classifier) -> Reward:
@@ -63,18 +60,7 @@ def load_function(spec: str) -> Reward:
         here = [key for key in own if getattr(vars(module)[key], "__module__", None) == module.__name__]
         raise RewardError(f"reward {spec!r}: {path.name} has no {name!r}{_others(name, here or own)}")
     fn = getattr(module, name)
-    if not callable(fn):
-        raise RewardError(f"reward {spec!r}: {name} is {type(fn).__name__}, not a function")
-    try:
-        if not named_arguments(fn):  # one in TRL's manner is called by name, with what it takes
-            inspect.signature(fn).bind(*ARGUMENTS)
-    except TypeError as error:
-        raise RewardError(
-            f"reward {spec!r}: {name}{inspect.signature(fn)} cannot be called with ({', '.join(ARGUMENTS)}): {error}; "
-            f"as in TRL, (prompts, completions, **kwargs) is another way to write it"
-        ) from error
-    except ValueError:
-        pass  # a builtin without a signature: the probe call decides
+    check_arguments(fn, f"reward {spec!r}: {name}")
     return fn
 
 

@@ -25,6 +25,7 @@ from rlnlp.rollout import decode
 from rlnlp.types import Prompts, Rollout, stream, take
 
 Reward = Callable[[list[str], list[str], list[list[str]], list[dict]], Any]
+ARGUMENTS = ("prompts", "responses", "references", "meta")
 TokenReward = Callable[[Prompts, Tensor, Tensor], Tensor]
 
 
@@ -33,7 +34,9 @@ class RewardError(ValueError):
 
 
 def scorer(reward: Reward, tokenizer) -> Callable[[Rollout], tuple[Tensor, dict[str, Tensor]]]:
-    """The ``score`` a learner calls: decode a rollout's responses and score them."""
+    """The ``score`` a learner calls: decode a rollout's responses and score them. Raises RewardError, at once, for a
+    ``reward`` that cannot be called as one."""
+    check_arguments(reward, f"reward {name_of(reward)}")
 
     def score(rollout: Rollout):
         scores, parts = evaluate_reward(reward, rollout.prompts, decode(rollout, tokenizer))
@@ -112,6 +115,23 @@ def _call(fn: Reward, prompts: Prompts, responses: list[str]) -> Any:
         columns |= {"prompts": list(prompts.texts), "completions": list(responses)}
         columns |= {"references": references, "meta": meta}
         return fn(**{name: column for name, column in columns.items() if name in taken or "**" in taken})
+
+
+def check_arguments(fn: object, who: str) -> None:
+    """Raise RewardError, beginning with ``who``, for what is no function of (prompts, responses, references, meta) and
+    none in TRL's manner."""
+    if not callable(fn):
+        raise RewardError(f"{who} is {type(fn).__name__}, not a function")
+    try:
+        if not named_arguments(fn):  # one in TRL's manner is called by name, with what it takes
+            inspect.signature(fn).bind(*ARGUMENTS)
+    except TypeError as error:
+        raise RewardError(
+            f"{who}{inspect.signature(fn)} cannot be called with ({', '.join(ARGUMENTS)}): {error}; as in TRL, "
+            "(prompts, completions, **kwargs) is another way to write it"
+        ) from error
+    except ValueError:
+        pass  # a builtin without a signature: the first call decides
 
 
 def named_arguments(fn: Callable) -> set[str]:

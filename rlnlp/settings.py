@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import get_origin
 
 import pydantic
+from pydantic_core import PydanticCustomError
 
 
 def nearest(name: object, names: Iterable[object], cutoff: float = 0.6) -> str:
@@ -51,6 +52,24 @@ class Settings(pydantic.BaseModel):
             return data
         tuples = {name for name, field in cls.model_fields.items() if get_origin(field.annotation) is tuple}
         return {k: tuple(v) if k in tuples and isinstance(v, list) else v for k, v in data.items()}
+
+    @pydantic.model_validator(mode="wrap")
+    @classmethod
+    def _nearest_names(cls, data, handler):
+        """Pydantic's errors, of which those of an unknown name say the nearest one there is."""
+
+        def told(error: dict) -> dict:
+            known, (*above, name) = cls.model_fields, error["loc"] or ("",)
+            unknown = error["type"] == "extra_forbidden" and not above
+            message = f"no such setting{nearest(name, known)}" if unknown else error["msg"]
+            kind = PydanticCustomError(error["type"], message, error.get("ctx"))
+            return {"type": kind, "loc": error["loc"], "input": error["input"]}
+
+        try:
+            return handler(data)
+        except pydantic.ValidationError as error:
+            found = [told(each) for each in error.errors(include_url=False)]
+            raise pydantic.ValidationError.from_exception_data(error.title, found) from None
 
     def replace(self, **changes) -> Settings:
         """A validated copy with some fields changed (`model_copy` alone does not validate)."""

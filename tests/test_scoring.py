@@ -9,7 +9,7 @@ import torch
 from rlnlp.brought import load_function, try_reward
 from rlnlp.learners import ppo
 from rlnlp.rewards import ascending_pairs, classifier_reward, dates, increasing_numbers
-from rlnlp.scoring import RewardError, contained, evaluate_reward, evaluate_token_reward
+from rlnlp.scoring import RewardError, contained, evaluate_reward, evaluate_token_reward, scorer
 from rlnlp.types import changed
 from tests import tiny
 
@@ -101,6 +101,20 @@ def test_a_reward_functions_own_random_numbers_are_those_of_what_it_scores(draw)
     torch.manual_seed(1), np.random.seed(1), random.seed(1)
     assert scores() == first
     assert scores(prompts=changed(PROMPTS, example_ids=["a", "b", "c", "d"])) != first
+
+
+def test_what_cannot_be_called_as_a_reward_is_refused_when_the_score_is_made():
+    for given, said in (
+        (0.5, "reward float is float, not a function"),
+        (
+            lambda texts: [0.0],
+            r"reward <lambda>\(texts\) cannot be called with \(prompts, responses, references",
+        ),
+    ):
+        with pytest.raises(RewardError, match=said):
+            scorer(given, None)
+    for fine in (dates, lambda completions, **more: [0.0], lambda prompts, *rest: [0.0], max):
+        scorer(fine, None)
 
 
 def test_a_token_reward_is_contained_and_so_is_one_that_raises():

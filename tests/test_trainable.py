@@ -185,3 +185,12 @@ def test_evaluations_of_a_model_in_training_mode_are_those_without_dropout(make)
     assert models.exact_kl(model, calm, mine)[0].abs().max() < 1e-6
     assert decoding.kept_of(model, mine) == decoding.kept_of(calm, mine)
     assert all(part.training for part in model.modules())
+
+
+def test_a_setting_that_is_misspelt_is_told_the_nearest_one():
+    with pytest.raises(ValueError, match="learning_rat\n  no such setting; did you mean 'learning_rate'") as told:
+        ppo.Config(learning_rat=1e-3, update=3, clip=-1.0)
+    assert "update\n  no such setting; did you mean 'updates'" in str(told.value)
+    assert "clip\n  Input should be greater than 0" in str(told.value)
+    with pytest.raises(ValueError, match=r"xyz\n  no such setting \["):
+        ppo.Config().replace(xyz=1.0)
