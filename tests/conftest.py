@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 OFFLINE = {
@@ -50,3 +51,31 @@ def kernels(tmp_path_factory):
         patch.delenv("MPLBACKEND", raising=False)  # the tests' own is Agg
         with forkserver.running(folder, folder / "server.log") as variables:
             yield variables
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory) -> Path:
+    """Tiny data and models of every kind, made once."""
+    from tests.built import build, write_params
+
+    folder = tmp_path_factory.mktemp("built")
+    write_params(folder)
+    build(folder)
+    return folder
+
+
+@pytest.fixture
+def world(built, tmp_path) -> Path:
+    """A copy of the built folder, to spoil freely."""
+    shutil.copytree(built, tmp_path / "world", ignore=shutil.ignore_patterns(".scratch"))
+    return tmp_path / "world"
+
+
+@pytest.fixture
+def trainings(monkeypatch) -> list[str]:
+    """Labels of every training that really happens."""
+    from workbook.runs import experiment
+
+    seen, real = [], experiment.train
+    monkeypatch.setattr(experiment, "train", lambda *a: seen.append(a[5]) or real(*a))
+    return seen

@@ -36,7 +36,7 @@ ROWS = [
 ]
 ROW = {room: row for row, rooms in enumerate(ROWS) for room in rooms}
 ONLY_IN_STAGES = {"dvc", "papermill", "nbconvert", "nbclient"}
-CORE_NEEDS = {"torch", "transformers", "numpy", "pydantic", "gymnasium"}
+CORE_NEEDS = {"torch", "transformers", "numpy", "pydantic", "pydantic_core", "gymnasium"}  # pydantic_core comes with it
 # transformers brings it, so the core may import it without asking for more.
 CORE_GETS_WITH_THEM = {"safetensors"}
 PUBLIC = {"_asdict", "_fields", "_replace", "_repr_mimebundle_"}  # of named tuples; of IPython

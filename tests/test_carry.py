@@ -1,4 +1,4 @@
-"""Archives of finished seeds: what they take, what they refuse. (That runs use them: test_experiment.)"""
+"""Archives of finished seeds: what they take, what they refuse. (That runs use them: test_reuse.)"""
 
 import io
 import json

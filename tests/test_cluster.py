@@ -20,8 +20,8 @@ import psutil
 import pytest
 
 from rlnlp.settings import ConfigError
+from tests.built import REPOSITORY, SMALL, WITHOUT_VARIANTS, build, write_params
 from tests.executed import change, copied
-from tests.test_experiment import REPOSITORY, SMALL, WITHOUT_VARIANTS, build, write_params
 from workbook.draws import base
 from workbook.runs import conditions, experiment
 from workbook.stages import cluster, parcels, units

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from tests.built import write_params
 from tests.executed import ROOT, copied
-from tests.test_experiment import write_params
 from tests.waiting import until
 from workbook.runs import checks
 from workbook.stages import depends, one_draw, rekey

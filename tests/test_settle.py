@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from rlnlp.learners.common import Diverged, TrainingError
-from tests.test_experiment import REPOSITORY, SMALL, write_params
+from tests.built import REPOSITORY, SMALL, write_params
 from workbook.ledger import checks as ledger_checks
 from workbook.ledger import looks
 from workbook.ledger.claim import METRICS, ClaimError

@@ -13,8 +13,8 @@ import torch
 
 from rlnlp.learners.common import TrainingError
 from rlnlp.settings import ConfigError
+from tests.built import REPOSITORY, SMALL, WITHOUT_VARIANTS, build, write_params
 from tests.test_engine import Second
-from tests.test_experiment import REPOSITORY, SMALL, WITHOUT_VARIANTS, build, write_params
 from workbook.runs import checks, conditions, experiment, means, train
 from workbook.stages import together
 from workbook.store import states
