@@ -136,7 +136,7 @@ def test_every_locked_package_takes_any_python_3_11():
 @pytest.mark.parametrize(
     ("package", "extra", "along"),
     [
-        ("rlnlp", (), {"safetensors"}),  # of transformers
+        ("rlnlp", (), {"safetensors", "pydantic-core"}),  # of transformers, of pydantic
         (
             "workbook",
             ("workbook", "slurm", "site"),
