@@ -93,7 +93,7 @@ def check_context(model: PreTrainedModel, prompts: Prompts, max_new_tokens: int)
     Raises: ``ValueError`` naming the longest prompt's id and the numbers.
     """
     context, apart = context_of(model, 0), model.config.is_encoder_decoder
-    if not context or hasattr(model.config, "relative_attention_num_buckets"):
+    if context <= 0 or hasattr(model.config, "relative_attention_num_buckets"):
         return
 
     def need(prompt: int) -> int:

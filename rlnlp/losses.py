@@ -103,23 +103,23 @@ def masked_mean(values: Tensor, mask: Tensor) -> Tensor:
     return (values * mask).sum() / mask.sum().clamp(min=1)
 
 
-def whiten(values: Tensor, mask: Tensor) -> Tensor:
+def whiten(values: Tensor, mask: Tensor, of: Tensor | None = None) -> Tensor:
     """(values - mean) / (standard deviation + 1e-8) over real tokens, unbiased variance; zero elsewhere.
 
     Mean and variance read real tokens only: over padding too (as trlx does) a token's sign depends on its neighbours'
     lengths. A single real token gives 0. So do values that are equal but for rounding (``nothing_but_rounding``), which
-    would else come out as large as any others.
+    would else come out as large as any others. of: what they are differences of, of the same shape; None = themselves.
     """
     count, mean = mask.sum(), masked_mean(values, mask)
     spread = ((((values - mean) ** 2) * mask).sum() / (count - 1).clamp(min=1)).sqrt()
-    flat = nothing_but_rounding(spread, values * mask)
+    flat = nothing_but_rounding(spread, (values if of is None else of) * mask)
     return ((values - mean) / (spread + 1e-8) * mask).masked_fill(flat, 0.0)
 
 
 def nothing_but_rounding(size: Tensor, values: Tensor) -> Tensor:
     """Whether ``size`` [], of something computed from ``values``, is no more than float32 loses in computing it: []
     bool."""
-    return size <= ROUNDING * values.abs().amax().clamp(min=1)
+    return size <= ROUNDING * torch.cat([values.abs().flatten(), values.new_ones(1)]).amax()
 
 
 def gae(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float) -> Tensor:

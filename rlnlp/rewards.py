@@ -60,7 +60,7 @@ def classifier_reward(
     tokenizer = copy.deepcopy(tokenizer)  # the caller's keeps its own sides
     tokenizer.truncation_side = "left"
     end, pad = _end_and_pad(name, tokenizer)
-    if getattr(config, "pad_token_id", None) is None:
+    if not 0 <= (getattr(config, "pad_token_id", None) or 0) < config.vocab_size or config.pad_token_id is None:
         config.pad_token_id = pad
     pad = config.pad_token_id  # GPT-2-shaped classifiers read the last token that is not this one
     longest = _token_limit(name, model, tokenizer, max_tokens)

@@ -168,17 +168,18 @@ def callable_by_trl(fn: Reward) -> Reward:
 @contextmanager
 def contained(*names: object) -> Iterator[None]:
     """Whatever is called within it, torch's threads, default type and device, gradients and the random numbers of
-    torch, numpy and Python are as before afterwards: a reward function cannot change what the policy draws or learns.
+    torch (the CPU's), numpy and Python are as before afterwards: a reward function cannot change what the policy draws
+    or learns.
 
     names: of the stream that random numbers drawn within are from its beginning. A reward's is of what it scores: the
     same texts get the same numbers whatever was drawn before, so that a run which was stopped goes on as it would have.
     """
     threads, dtype, device = torch.get_num_threads(), torch.get_default_dtype(), torch.get_default_device()
     gradients, random_state = torch.is_grad_enabled(), _random_state()
-    seed = stream("reward", *names)
+    seed = stream("reward", *(str(name).encode(errors="replace") for name in names))  # half a pair of UTF-16 too
     random.seed(seed)
     np.random.seed(seed % 2**32)
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)  # the CPU's, whose state is put back
     try:
         yield
     finally:
@@ -247,6 +248,7 @@ def _tensor(values: Any) -> Tensor:
     try:
         return torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError, OverflowError):
+        values = list(values)
         if any(isinstance(value, (str, bytes)) for value in values):
             raise
         return torch.tensor([float(value) for value in values])

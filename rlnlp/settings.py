@@ -53,6 +53,20 @@ class Settings(pydantic.BaseModel):
         tuples = {name for name, field in cls.model_fields.items() if get_origin(field.annotation) is tuple}
         return {k: tuple(v) if k in tuples and isinstance(v, list) else v for k, v in data.items()}
 
+    def replace(self, **changes) -> Settings:
+        """A validated copy with some fields changed (`model_copy` alone does not validate)."""
+        return type(self).model_validate({**self.model_dump(), **changes})
+
+    def at_most(self, name: str, bound: str) -> None:
+        """Raise ``ValueError`` where the setting ``name`` is larger than the setting ``bound``."""
+        if (value := getattr(self, name)) > (most := getattr(self, bound)):
+            raise ValueError(f"{name} {value}: expected at most {bound} ({most})")
+
+
+class ByHand(Settings):
+    """Settings that are written in Python, where no check of a file stands before them: what is misspelt is told the
+    nearest name there is."""
+
     @pydantic.model_validator(mode="wrap")
     @classmethod
     def _nearest_names(cls, data, handler):
@@ -71,17 +85,8 @@ class Settings(pydantic.BaseModel):
             found = [told(each) for each in error.errors(include_url=False)]
             raise pydantic.ValidationError.from_exception_data(error.title, found) from None
 
-    def replace(self, **changes) -> Settings:
-        """A validated copy with some fields changed (`model_copy` alone does not validate)."""
-        return type(self).model_validate({**self.model_dump(), **changes})
 
-    def at_most(self, name: str, bound: str) -> None:
-        """Raise ``ValueError`` where the setting ``name`` is larger than the setting ``bound``."""
-        if (value := getattr(self, name)) > (most := getattr(self, bound)):
-            raise ValueError(f"{name} {value}: expected at most {bound} ({most})")
-
-
-class Horizon(Settings):
+class Horizon(ByHand):
     """Settings of whoever samples: ``min_new_tokens``, before which EOS is blocked, is at most ``max_new_tokens``."""
 
     @pydantic.model_validator(mode="after")

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from rlnlp import samplers
+from rlnlp.encoding import check_context
 from rlnlp.models import chosen_logprobs, playable, restrict
 from rlnlp.static import StaticDecoder, Step
 from rlnlp.types import Allowed, NotFinite, Prompts, Rollout, Sampler, Sampling
@@ -236,6 +237,7 @@ def sample_static(
     kept                where samplers stay from call to call, by models, shape and settings; None = this call only
     Raises ``ValueError`` for a model or a rule that this path cannot serve, ``NotFinite`` as ``sample``.
     """
+    check_context(policy, prompts, sampling.max_new_tokens)
     was_training = policy.training
     policy.eval()
     shape, device = tuple(prompts.ids.shape), prompts.ids.device

@@ -23,14 +23,14 @@ def check_policy(model: PreTrainedModel) -> None:
     """Raise ``ValueError`` for a model that cannot be a policy; each learner's ``init`` asks.
 
     That is one with weights of 16 bits, in which small steps are lost; one whose logits are not its output embedding of
-    its last hidden state (soft-capping, ...), and one that predicts otherwise token by token, with its store of what it
-    has read and with padding before the prompt, than in one pass (recurrent models): samples and their
-    log-probabilities would then be of two distributions. Warns of gradient checkpointing, which has no effect, as
+    its last hidden state (soft-capping, ...), and one that predicts otherwise token by token, with a cache and with
+    padding before the prompt, than in one pass (many recurrent models): samples and their log-probabilities would then
+    be of two distributions. Warns of gradient checkpointing, which has no effect, as
     policies are in evaluation mode.
     """
     check_weights(model)
     if any(getattr(part, "gradient_checkpointing", False) for part in model.modules()):
-        warnings.warn("gradient checkpointing has no effect: a policy stays in evaluation mode", stacklevel=3)
+        warnings.warn("gradient checkpointing has no effect: a policy stays in evaluation mode", stacklevel=4)
     with evaluating(model):
         _check_head(model)
         _check_decoding(model)
@@ -45,6 +45,11 @@ def check_weights(model: PreTrainedModel) -> None:
         )
 
 
+def model_name(model: PreTrainedModel) -> str:
+    """What messages call a model."""
+    return f"model {type(model).__name__} (model_type {model.config.model_type!r})"
+
+
 def _check_head(model: PreTrainedModel) -> None:
     ids = torch.arange(4, device=model.device).unsqueeze(0) % model.config.vocab_size
     real = torch.ones_like(ids)
@@ -57,8 +62,8 @@ def _check_head(model: PreTrainedModel) -> None:
     capped = getattr(model.config, "final_logit_softcapping", None)  # of small logits nothing is to be seen of it
     if capped or not torch.allclose(head(model, hidden), outputs.logits, atol=1e-3, rtol=1e-3):
         raise ValueError(
-            f"model {type(model).__name__}: its logits are not its output embedding applied to its last hidden state, "
-            f"which rlnlp.models.head assumes; extend that function for model_type {model.config.model_type!r}"
+            f"{model_name(model)}: its logits are not its output embedding applied to its last hidden state, which "
+            "rlnlp.models.head assumes; extend that function for this model_type"
         )
 
 
@@ -72,17 +77,22 @@ def _check_decoding(model: PreTrainedModel) -> None:
     tokens = torch.tensor([[9, 10, 11], [12, 13, 14]], device=device) % size
     zeros = torch.zeros(tokens.shape, device=device)
     rollout = Rollout(prompts, tokens, zeros == 0, zeros[:, 0] == 1, zeros, zeros, Sampling(0, 0, 3))
-    decoder, stepwise = Decoder(model, prompts), []
-    for token in tokens.unbind(1):
-        stepwise.append(decoder.logits())
-        decoder.append(token)
+    try:
+        decoder, stepwise = Decoder(model, prompts), []
+        for token in tokens.unbind(1):
+            stepwise.append(decoder.logits())
+            decoder.append(token)
+    except Exception as error:  # a model without a cache raises whatever its layers do
+        text = f"{model_name(model)}: it cannot be decoded token by token with a cache: {type(error).__name__}: {error}"
+        raise ValueError(text) from error
     whole = head(model, hidden_states(model, rollout)).float()
     exists = whole[0, 0] > ABSENT / 2
     stepwise, whole = torch.stack(stepwise, 1)[..., exists], whole[..., exists]
-    off, most = (stepwise - whole).abs().max(), (whole - whole.mean(-1, keepdim=True)).abs().max()
+    stepwise, whole = (logits - logits.mean(-1, keepdim=True) for logits in (stepwise, whole))
+    off, most = (stepwise - whole).abs().max(), whole.abs().max()
     if off > NEAR * most:
         raise ValueError(
-            f"model {type(model).__name__}: token by token its logits are off those of one pass by {off.item():.2g} "
-            f"(the largest is {most.item():.2g}): what it is sampled from is not what it is trained on; models "
-            f"that are not of attention alone (model_type {model.config.model_type!r}) cannot be used here"
+            f"{model_name(model)}: token by token, with a cache and padding before the prompt, its logits are off "
+            f"those of one pass by {off.item():.2g} (the largest is {most.item():.2g}): it is sampled from another "
+            "distribution than it would be trained on, as many recurrent models are"
         )

@@ -60,13 +60,15 @@ def test_whitening_ignores_padding():
 
 @pytest.mark.parametrize("size", [0.0, 1.0, 1e4])
 def test_values_that_differ_by_rounding_alone_are_whitened_to_nothing(size):
-    """As a constant reward with a value network that has learned it leaves them: else they were as large as any."""
+    """As a constant reward leaves them, with a value network that has learned it: else they were as large as any."""
     noise = torch.randn(64, 24, generator=torch.Generator().manual_seed(0)) * max(size, 1.0) * 1e-7
     mask = torch.arange(24) < torch.arange(1, 65).unsqueeze(1) % 24 + 1
-    assert (whiten(size + noise, mask) == 0).all()
-    told = whiten(size + 1e3 * noise, mask)[mask]
-    close(told.mean(), torch.tensor(0.0), 1e-3)
-    close(told.std(), torch.tensor(1.0), 1e-3)
+    values = size + noise
+    advantages = size - values
+    assert (whiten(advantages, mask, advantages + values) == 0).all()
+    for told in (whiten(1e3 * noise, mask, size + 1e3 * noise)[mask], whiten(1e3 * noise * mask, mask)[mask]):
+        close(told.mean(), torch.tensor(0.0), 1e-3)
+        close(told.std(), torch.tensor(1.0), 1e-3)
 
 
 def test_ppo_minibatch_golden_values():

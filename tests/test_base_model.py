@@ -393,11 +393,8 @@ def test_settings_that_cannot_be_used_are_named_before_any_work(plan):
     wrong = TINY.model_dump(mode="json") | {"width": 33}
     for changes, said in (
         ({"model": wrong}, r"line \d+: model.width: .*multiple of heads \(2\), found 33"),
-        ({"thread": 2}, r"thread: no such setting; did you mean 'threads'"),
-        (
-            {"pilot": {"minutes": 1.0, "candidates": {"odd": {"layer": 2}}}},
-            r"candidates.odd.layer: no such setting; did you mean 'layers'",
-        ),
+        ({"thread": 2}, r"thread: .*not permitted"),
+        ({"pilot": {"minutes": 1.0, "candidates": {"odd": {"layer": 2}}}}, r"candidates.odd.layer: .*not permitted"),
         ({"pilot": {"minutes": 1.0, "shares": [2.0], "candidates": {}}}, r"pilot.shares: expected shares above 0"),
     ):
         with pytest.raises(ConfigError, match=said):

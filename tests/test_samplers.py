@@ -412,3 +412,8 @@ def test_kept_mass_and_tokens():
     logits = torch.tensor([[0.5, 0.25, 0.125, 0.125], [0.25, 0.25, 0.25, 0.25]]).log()
     mass, tokens = samplers.kept(logits, torch.tensor([[True, False, True, False], [True, True, True, True]]))
     assert mass.tolist() == [0.625, 1.0] and tokens.tolist() == [2, 4]
+
+
+def test_a_chain_of_nothing_is_refused():
+    with pytest.raises(ValueError, match="chain: expected one rule or more"):
+        samplers.chain()

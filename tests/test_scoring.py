@@ -113,6 +113,9 @@ def test_what_cannot_be_called_as_a_reward_is_refused_when_the_score_is_made():
     ):
         with pytest.raises(RewardError, match=said):
             scorer(given, None)
+    for many in (lambda p, r, f, m: map(len, r), lambda p, r, f, m: (float(len(text)) for text in r)):
+        assert scorer(many, None) and evaluate_reward(many, PROMPTS, TEXTS)[0].tolist() == [5, 0, 10, 5]
+    assert evaluate_reward(lambda p, r, f, m: [0.0] * 4, PROMPTS, ["\ud83d", *TEXTS[1:]])[0].tolist() == [0.0] * 4
     for fine in (dates, lambda completions, **more: [0.0], lambda prompts, *rest: [0.0], max):
         scorer(fine, None)
 

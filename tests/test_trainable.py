@@ -2,17 +2,28 @@
 
 import pytest
 import torch
-from transformers import Gemma2Config, Gemma2ForCausalLM, LlamaConfig, LlamaForCausalLM, MambaConfig, MambaForCausalLM
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+    OpenAIGPTConfig,
+    OpenAIGPTLMHeadModel,
+)
 
 import rlnlp
 from rlnlp import decoding, encoding, models
 from rlnlp.decoding import Decoding
 from rlnlp.learners import ppo
 from rlnlp.rollout import sample, sampling_from
+from rlnlp.static_rollout import sample_static
 from rlnlp.trainable import check_policy
 from rlnlp.types import Prompts, Sampling
 from rlnlp.vocabulary import limit_vocabulary
 from tests import tiny
+from workbook.runs import algorithms
 
 ENDS = {"bos_token_id": 1, "eos_token_id": 1, "pad_token_id": 0}
 SMALL = {"vocab_size": 50, "hidden_size": 32, "num_hidden_layers": 2}
@@ -40,7 +51,7 @@ def test_models_of_attention_are_taken(make):
 
 
 def test_a_recurrent_model_is_refused_and_samples_otherwise_than_it_scores():
-    with pytest.raises(ValueError, match="MambaForCausalLM: token by token its logits are off .* 'mamba'"):
+    with pytest.raises(ValueError, match="'mamba'.: token by token, .* its logits are off"):
         check_policy(mamba())
     rollout = sample(mamba(), tiny.prompts(8), sampling_from(mamba(), 5), torch.Generator().manual_seed(0))
     assert (models.score_tokens(mamba(), rollout) - rollout.logprobs).abs().max() > 0.1
@@ -63,6 +74,12 @@ def test_a_model_that_forgets_what_it_read_is_refused(make, limited, monkeypatch
     monkeypatch.setattr(models.Decoder, "append", forgetful)
     with pytest.raises(ValueError, match="token by token"):
         check_policy(model)
+
+
+def test_a_model_without_a_cache_is_refused_in_one_message():
+    sizes = {"vocab_size": 50, "n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 32}
+    with pytest.raises(ValueError, match="'openai-gpt'.: it cannot be decoded token by token with a cache: "):
+        check_policy(OpenAIGPTLMHeadModel(OpenAIGPTConfig(**sizes)).eval())
 
 
 def test_soft_capped_logits_are_refused_however_small_they_are():
@@ -104,9 +121,26 @@ def test_what_does_not_fit_the_context_is_refused_before_the_first_update():
         next(ppo.train(state, long, scored.append, config))
     with pytest.raises(ValueError, match=message):
         sample(state.policy, long, state.sampling, torch.Generator())
+    with pytest.raises(ValueError, match=message):
+        sample_static(state.policy, long, state.sampling, torch.Generator())
     assert not scored
     encoding.check_context(state.policy, long, 4)
     encoding.check_context(tiny.t5(), long, 600)  # positions are relative: there is no limit
+
+
+@pytest.mark.parametrize("learner", sorted({*algorithms.names()} - {"best_of_n"}))  # which trains nothing
+def test_each_learner_refuses_it_though_nothing_is_sampled(learner):
+    module = algorithms.module(learner)
+    given = {"dropout": {"mode": "same"}, "mismatch": {"breaks": ["scoring"]}}.get(learner, {})
+    given |= {"group": 2} if "group" in module.Config.model_fields else {}
+    config = module.Config(**given, updates=1, episodes_per_update=4, max_new_tokens=5)
+    policy, tokenizer = tiny.gpt2(positions=64), lambda *_, **__: {"input_ids": [2, 3]}
+    state = module.init(policy, config, 0, **({"tokenizer": tokenizer} if module.ABOUT.imitates else {}))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("collect", "rollout"):
+            patch.setattr(module, name, None, raising=False)
+        with pytest.raises(ValueError, match="make 65, but the model's context is 64"):
+            next(iter(module.train(state, tiny.prompts(4, length=60), lambda rollout: None, config)))
 
 
 def test_of_an_encoder_decoder_prompt_and_response_have_to_fit_alone():

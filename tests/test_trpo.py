@@ -275,10 +275,17 @@ def test_of_rounding_noise_no_step_is_made(size, moved):
     """The natural step has the bound's size whatever the gradient's: noise would move the policy as far as a reward."""
     state, experience, config = state_and_experience(whiten_advantages=False)
     noise = torch.randn(experience.advantages.shape, generator=torch.Generator().manual_seed(0)) * size
-    before = weights(state.policy)
-    mask = experience.rollout.mask
+    before, mask = weights(state.policy), experience.rollout.mask
     trpo.update(state, dataclasses.replace(experience, advantages=noise * mask, returns=noise * mask), config)
     assert torch.equal(weights(state.policy), before) != moved
+
+
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e7])
+def test_rewards_of_any_size_make_a_step(size):
+    policy, config = MAKE["causal"](), settings(updates=1, kl_coef=0.0)
+    state, before = trpo.init(policy, config, seed=0), weights(policy)
+    (metrics,) = trpo.train(state, prompts(16), lambda rollout: (toy(rollout)[0] * size, {}), config)
+    assert metrics["trpo/share"] > 0 and not torch.equal(weights(policy), before)
 
 
 def test_parts_and_padding_change_no_number():

@@ -162,8 +162,9 @@ def experience(state: State, rollout: Rollout, score: Score, config: Config) -> 
     mask = rollout.mask
     values = scatter(state.value(rollout), mask)
     raw = gae(rewards, values, mask, config.gamma, config.lam)
-    advantages = whiten(raw, mask) if config.whiten_advantages else raw
-    return Experience(rollout, scores, parts, ref_logprobs, kl, rewards, values, advantages, (raw + values) * mask)
+    returns = (raw + values) * mask
+    advantages = whiten(raw, mask, returns) if config.whiten_advantages else raw
+    return Experience(rollout, scores, parts, ref_logprobs, kl, rewards, values, advantages, returns)
 
 
 def policy_and_values(state: State, rollout: Rollout) -> tuple[Tensor, Tensor]:

@@ -13,14 +13,14 @@ from rlnlp.learners.common import About, Metrics, Score, gradient_step, loop
 from rlnlp.losses import cross_entropy
 from rlnlp.models import frozen_copy, head, hidden_states
 from rlnlp.rollout import from_references, sampling_from, trim
-from rlnlp.settings import Settings
+from rlnlp.settings import ByHand
 from rlnlp.trainable import check_policy
 from rlnlp.types import Experience, Prompts, Sampling
 
 ABOUT = About("supervised", ("sampling", "supervised"), imitates=True, explores=False)
 
 
-class Config(Settings):
+class Config(ByHand):
     updates: int = Field(100, ge=0, description="updates, one batch of references each")
     episodes_per_update: int = Field(32, ge=1, description="references per update; paper 16 on IMDB")
     learning_rate: float = Field(1e-5, ge=0, description="AdamW step; paper 1e-5 for GPT-2")

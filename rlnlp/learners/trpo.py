@@ -203,8 +203,10 @@ def update(state: State, experience: Experience, config: Config) -> Metrics:
     Raises ``TrainingError`` where a ratio is not 1 before the step (sampling and scoring disagree), ``Diverged`` where
     the policy's gradient or the value network's is not finite.
     """
-    found = experience.advantages  # of rounding noise the natural step, which has the bound's size, would be a full one
-    advantages, parts = found.masked_fill(nothing_but_rounding(found.abs().amax(), experience.returns), 0.0), []
+    advantages, parts = experience.advantages, []
+    if not config.whiten_advantages:  # a natural step has the bound's size, along rounding noise too
+        flat = nothing_but_rounding(advantages.abs().amax(), experience.returns)
+        advantages = advantages.masked_fill(flat, 0.0)
     for rows in torch.arange(len(experience)).tensor_split(config.minibatches):
         part = take(experience.rollout, rows)
         parts.append((trim(part), advantages[rows][part.mask]))

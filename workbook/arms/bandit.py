@@ -53,7 +53,7 @@ def experience(state: State, rollout: Rollout, score: Score, config: Config) -> 
     baseline = seen.values[:, :1]
     advantages = returns - baseline
     if config.whiten_advantages:
-        advantages = whiten(advantages, torch.ones_like(advantages, dtype=torch.bool))
+        advantages = whiten(advantages, torch.ones_like(advantages, dtype=torch.bool), returns)
     return replace(seen, values=baseline * mask, advantages=advantages * mask, returns=returns * mask)
 
 
