@@ -26,6 +26,7 @@ from pathlib import Path
 
 from rlnlp.learners.common import TrainingError
 from workbook.stages.command import status
+from workbook.store import rekeyed
 from workbook.store.files import atomic_json, atomic_write, file_hash, folder_hash, read_json, whole
 from workbook.store.fingerprint import libraries
 from workbook.store.identity import Code
@@ -63,15 +64,17 @@ SMALL = {  # numbers of these mean nothing
 
 
 def code(out: str | Path) -> None:
-    """raw.json and one file a task: the identity of the code that its stages run, and the versions of the libraries."""
+    """raw.json and one file a task: the identity of the code that its stages run (of code that was edited without
+    changing a digit, the one that committed rows know), and the versions of the libraries."""
     from workbook.grue import run, settings, tasks
     from workbook.grue.scoring import families
 
-    ours, here = settings.load("params.yaml"), Code(ROOT)
+    ours, here, known = settings.load("params.yaml"), Code(ROOT), rekeyed.names(ROOT)
     atomic_json(Path(out) / "raw.json", {"code": here.identity(RAW), **libraries()})
     for name in ours.tasks:
         roots = run.roots(ours, tasks.task(name))
-        atomic_json(Path(out) / f"{name}.json", {"code": here.identity([*RAW, *roots]), **libraries()})
+        code = here.identity([*RAW, *roots])
+        atomic_json(Path(out) / f"{name}.json", {"code": known.get(code, code), **libraries()})
     roots = [
         "workbook.grue.gather:all_seeds",
         "workbook.grue.gather:draws",

@@ -1,0 +1,134 @@
+"""Show that an edit of code changes no digit of the benchmark, and let its rows on real data in git count as before.
+
+    RLNLP_MIRROR=... python -m workbook.stages.rekey_grue OLD [NEW]    # NEW: HEAD; then commit workbook/rekeyed.json
+
+What `workbook.stages.rekey` does for the ablations: both commits are checked out (.scratch/rekey), and each task of
+grue/real is run at both by every arm, on few rows and for few steps, of the rows that the profile reads. All bytes are
+compared: numbers of every example, samples, curves, weights. If they are equal one record is written, identities of the
+tasks' code before and after; if any byte differs nothing is written, and it says where.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from rlnlp.settings import ConfigError
+from workbook.stages import rekey
+from workbook.stages.command import status
+from workbook.stages.processes import environment, machine, signal_at_parents_end
+from workbook.stages.progress import last_words, log_tail
+from workbook.store import rekeyed
+from workbook.store.files import atomic_json, folder_hash, read_json
+from workbook.store.fingerprint import libraries
+from workbook.store.locks import writer_lock
+
+PROFILE = Path("grue") / "real"
+CUT = {
+    "rows": {"train": 64, "supervised": 32, "validation": 16, "test": 16},
+    "raw": {"steps": 20, "texts": 2000},
+    "causal": {"steps": 20},
+    "supervised": {"epochs": 2},
+    "learner": {"updates": 2, "episodes_per_update": 16},
+    "evaluation": {"spread_prompts": 8},
+}  # at most; numbers of these mean nothing
+
+
+def made(out: Path) -> None:
+    """In the folder of the profile, with the code of its tree: what every arm of every task makes (hashes), and the
+    identities of the tasks' code, into ``out``."""
+    from workbook.grue import arms, run, settings, tasks
+    from workbook.stages import grue_pipeline
+
+    full = settings.load("params.yaml")
+    whole = full.model_dump()
+    cut = {key: {**whole[key], **{k: min(n, whole[key][k]) for k, n in most.items()}} for key, most in CUT.items()}
+    small = settings.Grue.model_validate({**whole, **cut, "seeds": [1]})
+    found: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        here = grue_pipeline.bench(work=Path(folder), settings=small)
+        for name in small.tasks:
+            for arm in settings.arms_of(small, name):
+                made = run.part(here, tasks.task(name), arms.arm(arm), small.seeds[0])
+                found[f"{name} {arm}"] = folder_hash(made)
+                print(f"{name} {arm}", flush=True)
+        grue_pipeline.code(Path(folder) / "code")
+        code = {name: read_json(Path(folder) / "code" / f"{name}.json")["code"] for name in small.tasks}
+    atomic_json(out, {"code": code, "made": found})
+
+
+def at(commit: rekey.Commit) -> dict[str, dict[str, str]]:
+    """What ``made`` says at a commit; kept for this machine. Raises ConfigError with its last words where it fails."""
+    out, log = commit.done / "grue.json", commit.done / "grue.log"
+    if (known := read_json(out)) is None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with open(log, "wb") as said:
+            worker = [sys.executable, "-P", str(Path(__file__).resolve()), "--made", str(out)]
+            env = {**environment(), "PYTHONPATH": str(commit.tree)}
+            folder = commit.tree / PROFILE
+            words = {"stdout": said, "stderr": said, "preexec_fn": signal_at_parents_end}
+            done = subprocess.run(worker, cwd=folder, env=env, **words)
+        if done.returncode:
+            raise ConfigError(f"commit {commit.id[:12]}: {last_words(log_tail(log))} (log {log})")
+        known = json.loads(out.read_text(encoding="utf-8"))
+    return known
+
+
+def compare(root: Path, pair: tuple[rekey.Commit, rekey.Commit]) -> bool:
+    """Whether all that both made is equal, and is recorded. Raises ConfigError with what is wrong."""
+    old, new = map(at, pair)
+    parts = sorted(old["made"].keys() | new["made"].keys())
+    if unequal := [part for part in parts if old["made"].get(part) != new["made"].get(part)]:
+        print(f"{unequal[0]} differs first, of {len(unequal)} that do; nothing is recorded", file=sys.stderr)
+        return False
+    pairs = [[old["code"][name], new["code"][name]] for name in sorted(new["code"].keys() & old["code"].keys())]
+    if code := rekeyed.unknown(root, {"grue": [each for each in pairs if each[0] != each[1]]}):
+        record = {
+            "old": pair[0].id,
+            "new": pair[1].id,
+            "date": datetime.date.today().isoformat(),
+            "machine": f"{machine()}, torch threads 1",
+            "libraries": libraries(),
+            "compared": {f"grue: {name}": value for name, value in new["made"].items()},
+            "code": code,
+        }
+        print(f"all bytes of {len(new['made'])} parts are equal; wrote {rekeyed.add(root, record)}: commit it")
+    print("all rows of the benchmark that are committed count")
+    return True
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m workbook.stages.rekey_grue",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("old", metavar="OLD", help="the commit whose code made what is committed")
+    parser.add_argument("new", metavar="NEW", nargs="?", default="HEAD", help="the commit with the edit (HEAD)")
+    parser.add_argument("--root", type=Path, default=Path("."), help="folder of the repository")
+    args = parser.parse_args(argv)
+    root = args.root.resolve()
+
+    def work() -> bool:
+        with writer_lock(root / rekey.SCRATCH, wait_s=0):
+            rekeyed.names(root)
+            return compare(root, rekey.commits(root, args.old, args.new))
+
+    try:
+        return status(work, False, "the same command goes on with the commit that was stopped")
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--made"]:
+        made(Path(sys.argv[2]))
+    else:
+        sys.exit(main())
