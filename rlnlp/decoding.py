@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
-from rlnlp.encoding import context_of
-from rlnlp.models import CHUNK, evaluating, head, hidden_states, prompt_inputs, restrict, score_tokens
+from rlnlp.models import CHUNK, context_of, evaluating, head, hidden_states, prompt_inputs, restrict, score_tokens
 from rlnlp.rollout import from_references, repeat, sample, sampling_from, truncation
 from rlnlp.samplers import kept, named, random_mass, top_p
 from rlnlp.types import Prompts, Rollout, Sampling, generator, take

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from rlnlp.models import context_of
 from rlnlp.trainable import check_weights
 from rlnlp.types import Prompts, to
 from rlnlp.vocabulary import limited
@@ -37,12 +38,6 @@ def prompts_for(
             stacklevel=2,
         )
     return to(encode_prompts(texts, tokenizer, max_prompt_tokens or context_of(model) // 2), model.device)
-
-
-def context_of(model: PreTrainedModel, unnamed: int = 512) -> int:
-    """Positions of a model, tokens; ``unnamed`` for one that names none (T5)."""
-    config = model.config
-    return getattr(config, "n_positions", None) or getattr(config, "max_position_embeddings", None) or unnamed
 
 
 def encode_prompts(
@@ -84,28 +79,3 @@ def _cut(ids: list[int], most: int, bos: int | None) -> list[int]:
     if len(ids) <= most or ids[0] != bos or most == 1:
         return ids[-most:]
     return [bos, *ids[1 - most :]]
-
-
-def check_context(model: PreTrainedModel, prompts: Prompts, max_new_tokens: int) -> None:
-    """Refuse prompts that, with a response of ``max_new_tokens``, do not fit the model; of an encoder-decoder each has
-    to fit alone. A model without positions of its own (T5) has no limit.
-
-    Raises: ``ValueError`` naming the longest prompt's id and the numbers.
-    """
-    context, apart = context_of(model, 0), model.config.is_encoder_decoder
-    if context <= 0 or hasattr(model.config, "relative_attention_num_buckets"):
-        return
-
-    def need(prompt: int) -> int:
-        return max(prompt, max_new_tokens) if apart else prompt + max_new_tokens
-
-    if need(prompts.ids.shape[1]) <= context:
-        return  # and no number was read
-    lengths = prompts.mask.sum(1)
-    longest = int(lengths.argmax())
-    if need(prompt := int(lengths[longest])) > context:
-        raise ValueError(
-            f"prompt {prompts.example_ids[longest]}: {prompt} tokens {'or' if apart else 'and'} a response of up to "
-            f"{max_new_tokens} make {need(prompt)}, but the model's context is {context} tokens; shorten prompts "
-            "(task.prompt_tokens, max_prompt_tokens) or responses (max_new_tokens)"
-        )

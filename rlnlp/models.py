@@ -88,6 +88,37 @@ def head(model: PreTrainedModel, hidden: Tensor) -> Tensor:
     return logits if bias is None else logits + bias
 
 
+def context_of(model: PreTrainedModel, unnamed: int = 512) -> int:
+    """Positions of a model, tokens; ``unnamed`` for one that names none (T5)."""
+    config = model.config
+    return getattr(config, "n_positions", None) or getattr(config, "max_position_embeddings", None) or unnamed
+
+
+def check_context(model: PreTrainedModel, prompts: Prompts, max_new_tokens: int) -> None:
+    """Refuse prompts that, with a response of ``max_new_tokens``, do not fit the model; of an encoder-decoder each has
+    to fit alone. A model without positions of its own (T5) has no limit.
+
+    Raises: ``ValueError`` naming the longest prompt's id and the numbers.
+    """
+    context, apart = context_of(model, 0), model.config.is_encoder_decoder
+    if context <= 0 or hasattr(model.config, "relative_attention_num_buckets"):
+        return
+
+    def need(prompt: int) -> int:
+        return max(prompt, max_new_tokens) if apart else prompt + max_new_tokens
+
+    if need(prompts.ids.shape[1]) <= context:
+        return  # and no number was read
+    lengths = prompts.mask.sum(1)
+    longest = int(lengths.argmax())
+    if need(prompt := int(lengths[longest])) > context:
+        raise ValueError(
+            f"prompt {prompts.example_ids[longest]}: {prompt} tokens {'or' if apart else 'and'} a response of up to "
+            f"{max_new_tokens} make {need(prompt)}, but the model's context is {context} tokens; shorten prompts "
+            "(task.prompt_tokens, max_prompt_tokens) or responses (max_new_tokens)"
+        )
+
+
 def restrict(logits: Tensor, sampling: Sampling, steps: Tensor, allowed: Tensor | None) -> Tensor:
     """Logits [N, V] of the distribution that was (or will be) sampled from: tempered, EOS blocked early, truncated.
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from rlnlp.encoding import check_context
-from rlnlp.models import Decoder, playable, restrict
+from rlnlp.models import Decoder, check_context, playable, restrict
 from rlnlp.samplers import chain, top_k, top_p
 from rlnlp.types import Allowed, NotFinite, Prompts, Rollout, Sampler, Sampling, changed, replaceable, take
 from rlnlp.types import generator as named_generator

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from rlnlp import samplers
-from rlnlp.encoding import check_context
-from rlnlp.models import chosen_logprobs, playable, restrict
+from rlnlp.models import check_context, chosen_logprobs, playable, restrict
 from rlnlp.static import StaticDecoder, Step
 from rlnlp.types import Allowed, NotFinite, Prompts, Rollout, Sampler, Sampling
 

@@ -47,6 +47,8 @@ def test_bandit_with_one_token_is_ppo_without_discount(kind):
     ours, theirs = run(bandit, MAKE[kind], **given)[0], run(ppo, MAKE[kind], gamma=1.0, lam=1.0, **given)[0]
     assert ours[0] == theirs[0]
     for mine, other in zip(ours, theirs):
+        for metrics in (mine, other):  # where every response is paid the same, it is a share of rounding
+            metrics.pop("value/explained_variance")
         assert mine == pytest.approx(other, rel=1e-3, abs=1e-4)
 
 

@@ -16,7 +16,10 @@ from pathlib import Path
 
 from tests.test_architecture import ROOT, Source
 
-FILES, LINES = 7, 520
+FILES, LINES = (
+    7,
+    590,
+)  # 520 without what refuses a model, prompts or a setting before training, and calls rounding nothing
 START = "rlnlp.learners.ppo.train"
 WORDS = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
 
@@ -107,7 +110,7 @@ def executed(core: Core) -> set[str]:
 
 
 def test_the_road_from_ppo_to_the_gradient_step_is_short():
-    """At most 7 files and 520 lines of code. ``pytest -s`` prints them."""
+    """At most so many files and lines of code. ``pytest -s`` prints them."""
     core = Core(ROOT)
     table = core.road(executed(core) | {START})
     for place, each in table.items():

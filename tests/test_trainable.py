@@ -124,8 +124,8 @@ def test_what_does_not_fit_the_context_is_refused_before_the_first_update():
     with pytest.raises(ValueError, match=message):
         sample_static(state.policy, long, state.sampling, torch.Generator())
     assert not scored
-    encoding.check_context(state.policy, long, 4)
-    encoding.check_context(tiny.t5(), long, 600)  # positions are relative: there is no limit
+    models.check_context(state.policy, long, 4)
+    models.check_context(tiny.t5(), long, 600)  # positions are relative: there is no limit
 
 
 @pytest.mark.parametrize("learner", sorted({*algorithms.names()} - {"best_of_n"}))  # which trains nothing
@@ -150,19 +150,19 @@ def test_of_an_encoder_decoder_prompt_and_response_have_to_fit_alone():
     class Bart:
         config = Config
 
-    encoding.check_context(Bart, tiny.prompts(4, length=60), 64)
+    models.check_context(Bart, tiny.prompts(4, length=60), 64)
     with pytest.raises(ValueError, match="60 tokens or a response of up to 65 make 65, but the model's context is 64"):
-        encoding.check_context(Bart, tiny.prompts(4, length=60), 65)
+        models.check_context(Bart, tiny.prompts(4, length=60), 65)
     with pytest.raises(ValueError, match="70 tokens or a response of up to 3 make 70, but the model's context is 64"):
-        encoding.check_context(Bart, tiny.prompts(4, length=70), 3)
+        models.check_context(Bart, tiny.prompts(4, length=70), 3)
 
 
 def test_padding_does_not_count_as_context():
     prompts = tiny.prompts(2, length=8)
     short = Prompts(prompts.ids, prompts.mask & (torch.arange(8) > 3), *[["", ""]] * 3)
-    encoding.check_context(tiny.gpt2(positions=8), short, 4)
+    models.check_context(tiny.gpt2(positions=8), short, 4)
     with pytest.raises(ValueError, match="context is 8"):
-        encoding.check_context(tiny.gpt2(positions=8), short, 5)
+        models.check_context(tiny.gpt2(positions=8), short, 5)
 
 
 def test_a_cut_prompt_keeps_the_token_that_every_text_begins_with():

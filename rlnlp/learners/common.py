@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from rlnlp.encoding import check_context
 from rlnlp.losses import explained_variance, kl_estimate, masked_mean, per_response, token_rewards
-from rlnlp.models import score_tokens
+from rlnlp.models import check_context, score_tokens
 from rlnlp.rollout import batch_of
 from rlnlp.types import Experience, NotFinite, Prompts, Rollout
 

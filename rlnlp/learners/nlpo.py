@@ -17,7 +17,6 @@ from pydantic import Field
 from torch import nn
 
 from rlnlp import models
-from rlnlp.encoding import check_context
 from rlnlp.learners import ppo
 from rlnlp.learners.common import About, Metrics, Score, TrainingError, finite
 from rlnlp.learners.ppo import update
@@ -110,7 +109,7 @@ def masked_loop(
     After the last update the mask model is therefore still the one the last rollouts used: evaluating "as trained"
     does not silently become sampling under a mask of the final policy.
     """
-    check_context(state.policy, prompts, config.max_new_tokens)
+    models.check_context(state.policy, prompts, config.max_new_tokens)
     while state.update < config.updates:
         synced = due(state, config)
         if synced:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from rlnlp import encoding, pretrained, vocabulary
+from rlnlp import models, pretrained, vocabulary
 from rlnlp.brought import check_function, load_function
 from rlnlp.rewards import classifier_reward
 from rlnlp.scoring import scorer
@@ -87,7 +87,7 @@ def load_draw(params: Trained, draw: int, run: Run) -> Draw:
         tuple(named.module(name).measure for name in tasks.task(params.task.name).metrics),
     )
     for split in ("train", "validation", "test"):
-        encoding.check_context(policy, draw.prompts(split), params.learner["max_new_tokens"])
+        models.check_context(policy, draw.prompts(split), params.learner["max_new_tokens"])
     return draw
 
 
