@@ -16,10 +16,8 @@ from pathlib import Path
 
 from tests.test_architecture import ROOT, Source
 
-FILES, LINES = (
-    7,
-    590,
-)  # 520 without what refuses a model, prompts or a setting before training, and calls rounding nothing
+# Lines: 520 without what refuses models, prompts and settings before training, and what calls rounding nothing.
+FILES, LINES = 7, 590
 START = "rlnlp.learners.ppo.train"
 WORDS = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
 
