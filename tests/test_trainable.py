@@ -125,7 +125,9 @@ def test_what_does_not_fit_the_context_is_refused_before_the_first_update():
         sample_static(state.policy, long, state.sampling, torch.Generator())
     assert not scored
     models.check_context(state.policy, long, 4)
-    models.check_context(tiny.t5(), long, 600)  # positions are relative: there is no limit
+    relative = tiny.t5()
+    relative.config.n_positions = 16  # as the published ones say, of what they were trained on
+    models.check_context(relative, long, 600)
 
 
 @pytest.mark.parametrize("learner", sorted({*algorithms.names()} - {"best_of_n"}))  # which trains nothing
@@ -228,3 +230,13 @@ def test_a_setting_that_is_misspelt_is_told_the_nearest_one():
     assert "clip\n  Input should be greater than 0" in str(told.value)
     with pytest.raises(ValueError, match=r"xyz\n  no such setting \["):
         ppo.Config().replace(xyz=1.0)
+
+
+def test_a_constant_reward_that_the_values_know_teaches_nothing():
+    """Its advantages are what rounding loses of the returns."""
+    config = ppo.Config(episodes_per_update=16, max_new_tokens=4, gamma=1.0, lam=1.0, kl_coef=0.0)
+    state = ppo.init(tiny.gpt2(), config, seed=0)
+    noise = torch.Generator().manual_seed(0)
+    state.value = lambda rollout: 1e4 + 1e-3 * torch.randn(int(rollout.mask.sum()), generator=noise)
+    seen = ppo.collect(state, tiny.prompts(16), lambda rollout: (torch.full((16,), 1e4), {}), config)
+    assert (seen.advantages == 0).all() and ((seen.returns - seen.values) * seen.rollout.mask).abs().max() > 1e-4
