@@ -22,7 +22,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -207,17 +207,22 @@ def rekey(root: Path, pair: tuple[Commit, Commit], plan_only: bool) -> bool:
     return not why
 
 
-def main(argv: list[str] | None = None) -> int:
+def asked(name: str, about: str | None) -> argparse.ArgumentParser:
+    """What a command reads that compares two commits."""
     parser = argparse.ArgumentParser(
-        prog="python -m workbook.stages.rekey",
-        description=__doc__,
+        prog=f"python -m workbook.stages.{name}",
+        description=about,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("old", metavar="OLD", help="the commit whose code made what is committed")
     parser.add_argument("new", metavar="NEW", nargs="?", default="HEAD", help="the commit with the edit (HEAD)")
-    parser.add_argument("--plan", action="store_true", help="say what would be rerun, why and how long; run nothing")
     parser.add_argument("--root", type=Path, default=Path("."), help="folder of the repository")
-    args = parser.parse_args(argv)
+    return parser
+
+
+def compared(args: argparse.Namespace, compare: Callable[[Path, tuple[Commit, Commit]], bool]) -> int:
+    """The command's exit status: of what ``compare`` says of the repository and both commits, checked out. Only one
+    command at a time compares."""
     root = args.root.resolve()
 
     def work() -> bool:
@@ -225,15 +230,22 @@ def main(argv: list[str] | None = None) -> int:
             rekeyed.names(root)  # is the record as it was written
             pair = commits(root, args.old, args.new)
             try:
-                return rekey(root, pair, args.plan)
+                return compare(root, pair)
             finally:
                 stop([commit.worker for commit in pair if commit.worker])
 
     try:
-        return status(work, False, "the same command goes on with the unit that was stopped")
+        return status(work, False, "the same command goes on with what was stopped")
     except ConfigError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = asked("rekey", __doc__)
+    parser.add_argument("--plan", action="store_true", help="say what would be rerun, why and how long; run nothing")
+    args = parser.parse_args(argv)
+    return compared(args, lambda root, pair: rekey(root, pair, args.plan))
 
 
 if __name__ == "__main__":

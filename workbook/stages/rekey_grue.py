@@ -10,7 +10,6 @@ tasks' code before and after; if any byte differs nothing is written, and it say
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import json
 import subprocess
@@ -21,13 +20,11 @@ from pathlib import Path
 
 from rlnlp.settings import ConfigError
 from workbook.stages import rekey
-from workbook.stages.command import status
 from workbook.stages.processes import environment, machine, signal_at_parents_end
 from workbook.stages.progress import last_words, log_tail
 from workbook.store import rekeyed
 from workbook.store.files import atomic_json, folder_hash, read_json
 from workbook.store.fingerprint import libraries
-from workbook.store.locks import writer_lock
 
 PROFILE = Path("grue") / "real"
 CUT = {
@@ -104,27 +101,7 @@ def compare(root: Path, pair: tuple[rekey.Commit, rekey.Commit]) -> bool:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m workbook.stages.rekey_grue",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("old", metavar="OLD", help="the commit whose code made what is committed")
-    parser.add_argument("new", metavar="NEW", nargs="?", default="HEAD", help="the commit with the edit (HEAD)")
-    parser.add_argument("--root", type=Path, default=Path("."), help="folder of the repository")
-    args = parser.parse_args(argv)
-    root = args.root.resolve()
-
-    def work() -> bool:
-        with writer_lock(root / rekey.SCRATCH, wait_s=0):
-            rekeyed.names(root)
-            return compare(root, rekey.commits(root, args.old, args.new))
-
-    try:
-        return status(work, False, "the same command goes on with the commit that was stopped")
-    except ConfigError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    return rekey.compared(rekey.asked("rekey_grue", __doc__).parse_args(argv), compare)
 
 
 if __name__ == "__main__":
