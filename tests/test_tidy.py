@@ -2,10 +2,16 @@
 
 import json
 import math
+import shutil
 
 import pytest
 
-from workbook.results import files, tidy
+from tests.executed import ROOT
+from workbook.ledger import careful
+from workbook.results import files, pack, tidy
+from workbook.results.results import load
+from workbook.runs import checks
+from workbook.site.committed import read_texts
 from workbook.store.tables import read_table, write_table
 
 RUN = {"condition": "a", "seed": 1, "split": "test", "decoding": "plain", "score": 0.5}
@@ -95,3 +101,28 @@ def test_a_packed_table_is_the_one_where_there_is_no_other(tmp_path):
 
 def test_a_wrong_call_says_what_was_expected(capsys):
     assert tidy.main([]) == 2 and "usage: python -m workbook.results.tidy params.yaml" in capsys.readouterr().err
+
+
+def test_a_profile_whose_tables_are_packed_reads_the_same(tmp_path, monkeypatch, capsys):
+    """Every table of ``mini``, packed twice to the same bytes; numbers, curves, texts and episodes are those of the
+    tables; a name that is none is told the nearest."""
+    reports = tmp_path / "reports" / "mini"
+    shutil.copytree(ROOT / "reports/mini", reports, ignore=shutil.ignore_patterns("*.svg", "*.md"))
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    params = checks.load(tmp_path / "params.yaml")
+    conditions = list(params.all_runs)
+    before = load(params, conditions)
+    texts, by_page = careful.samples(reports), read_texts(reports)
+    monkeypatch.setattr(pack, "ROOT", tmp_path)
+    assert pack.main(["mni"]) == 2 and "did you mean 'mini'?" in capsys.readouterr().err
+    assert pack.main(["mini"]) == 0
+    assert not any((reports / name).exists() for name in pack.LARGE) and len(pack.LARGE) == 4
+    first = {name: (reports / (name + files.PACKED)).read_bytes() for name in pack.LARGE}
+    after = load(params, conditions)
+    assert not after.lacking and after.samples == before.samples and after.episodes == before.episodes
+    assert after.per_seed.equals(before.per_seed) and after.curves.equals(before.curves)
+    assert careful.samples(reports) == texts and read_texts(reports) == by_page
+    assert pack.pack(reports) == []
+    for name in pack.LARGE:
+        shutil.copy(ROOT / "reports/mini" / name, reports)
+    assert {path.name: path.read_bytes() for path in pack.pack(reports)} == {n + ".xz": b for n, b in first.items()}

@@ -23,7 +23,7 @@ import pandas as pd
 from workbook.figures.names import names
 from workbook.results import design
 from workbook.results.design import Compared
-from workbook.results.files import SAMPLES
+from workbook.results.files import SAMPLES, read_text, standing
 from workbook.results.results import Results, load
 from workbook.results.tables import between, markdown, number, safe, signed
 from workbook.statistics import paired
@@ -136,8 +136,8 @@ def commonest(texts: Sequence[str]) -> str:
 def samples(reports: Path) -> dict[str, list[str]]:
     """Condition -> the first seed's committed texts: of samples.jsonl; where a profile has none, of its pages."""
     found: dict[str, list[str]] = {}
-    if (file := reports / SAMPLES).is_file():
-        lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    if (file := standing(reports, SAMPLES)).is_file():
+        lines = [json.loads(line) for line in read_text(file).splitlines()]
         for line in lines:
             if line["seed"] == lines[0]["seed"]:
                 found.setdefault(line["condition"], []).append(line["response"])

@@ -1,7 +1,8 @@
-"""The committed tables of a profile, in reports/<profile>."""
+"""The committed tables of a profile, in reports/<profile>: as they were written, or packed (`results.pack`)."""
 
 from __future__ import annotations
 
+import lzma
 from pathlib import Path
 
 PER_SEED, CURVES, CONDITIONS, FACTS = "per_seed.csv", "curves.csv", "conditions.json", "facts.json"
@@ -10,12 +11,25 @@ TEXTS_OF_A_SEED = 5  # of each seed, that pages show
 DRAWS = "draws.csv.xz"  # of a registered design, in the place of the others
 REGISTERED = "registered.json"  # in reports: the words of registered designs
 LEARNING_CURVES, METRICS = "learning_curves.csv", "metrics.json"  # for DVC's plot and its comparison of versions
-PACKED = PER_SEED + ".xz"  # of older code, which no run of today's writes again: a fifth of the size
+PACKED = ".xz"  # behind the name of a table that is kept packed: a fifth of the size, or a tenth
+
+
+def standing(reports: Path, name: str) -> Path:
+    """A table in a profile's folder of reports, packed where only that is there."""
+    plain, packed = reports / name, reports / (name + PACKED)
+    return packed if packed.is_file() and not plain.is_file() else plain
 
 
 def per_seed(reports: Path) -> Path:
-    """The table of seeds in a profile's folder of reports, packed where only that is there."""
-    return next((file for name in (PER_SEED, PACKED) if (file := reports / name).is_file()), reports / PER_SEED)
+    """The table of seeds in a profile's folder of reports."""
+    return standing(reports, PER_SEED)
+
+
+def read_text(file: Path) -> str:
+    """The text of a table, packed or not."""
+    opened = lzma.open if file.suffix == PACKED else open
+    with opened(file, "rt", encoding="utf-8") as stream:
+        return stream.read()
 
 
 def table_of(reports: Path) -> Path | None:

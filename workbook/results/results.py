@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbook.results.files import CONDITIONS, CURVES, EPISODES, FACTS, SAMPLES, per_seed
+from workbook.results.files import CONDITIONS, CURVES, EPISODES, FACTS, SAMPLES, per_seed, read_text, standing
 
 NEEDED = ("condition", "algorithm", "kl_coef", "kl_target", "updates", "seed", "split", "decoding", "score")
 WHAT = {  # table: what is not shown without it
@@ -132,13 +132,13 @@ def load(params, conditions: Sequence[str]) -> Results:
     found = [c for c in conditions if c in there]
     for condition in found:
         _check(there[condition], condition, path, params.seeds)
-    lacking = {name: what for name, what in WHAT.items() if not (folder / name).is_file()}
-    curves = pd.DataFrame() if CURVES in lacking else pd.read_csv(folder / CURVES, low_memory=False)
+    lacking = {name: what for name, what in WHAT.items() if not standing(folder, name).is_file()}
+    curves = pd.DataFrame() if CURVES in lacking else pd.read_csv(standing(folder, CURVES), low_memory=False)
     samples: dict[str, list[dict]] = {c: [] for c in found}
-    for line in [] if SAMPLES in lacking else (folder / SAMPLES).read_text(encoding="utf-8").splitlines():
+    for line in [] if SAMPLES in lacking else read_text(standing(folder, SAMPLES)).splitlines():
         sample = json.loads(line)
         samples.get(sample["condition"], []).append(sample)
-    episodes, configs, facts = (_json(folder / name) for name in (EPISODES, CONDITIONS, FACTS))
+    episodes, configs, facts = (_json(standing(folder, name)) for name in (EPISODES, CONDITIONS, FACTS))
     configs = {c: _as_stated(params, c, there[c]) for c in found} if CONDITIONS in lacking else configs
     if lost := [c for c in found if c not in configs]:
         raise ReportError(
@@ -197,7 +197,7 @@ def read_per_seed(path: Path) -> pd.DataFrame:
 
 
 def _json(path: Path) -> dict:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return json.loads(read_text(path)) if path.is_file() else {}
 
 
 def _check(rows: pd.DataFrame, condition: str, path: Path, seeds) -> None:

@@ -22,7 +22,7 @@ from workbook.figures import names as naming
 from workbook.figures.style import COLORS, GREY
 from workbook.ledger import one_model
 from workbook.ledger.claim import repetitions
-from workbook.results.files import CURVES
+from workbook.results.files import CURVES, standing
 from workbook.results.measures import label
 from workbook.results.tables import number, signed
 from workbook.site import effects as told
@@ -257,7 +257,7 @@ def alike(entry: Mapping[str, Any]) -> bool:
 def curves(found: Committed, name: str, profile: str, conditions: Sequence[str]) -> dict[str, Chart]:
     """Score and KL along training, of the runs that differ in β: a line a draw, where curves of each are committed;
     else a line a run, the mean of its draws."""
-    file, made = found.root / "reports" / profile / CURVES, {}
+    file, made = standing(found.root / "reports" / profile, CURVES), {}
     shown = [c for c in conditions if alike(found.runs[profile].get(c, {}))]
     for metric, title, short in (("objective/score", "score", "score"), ("objective/kl", "KL, nats per token", "kl")):
         if file.is_file():

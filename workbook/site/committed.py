@@ -20,7 +20,7 @@ import yaml
 from workbook.figures.names import called
 from workbook.ledger.combine import find_ledgers
 from workbook.ledger.ruling import AWAITING, ELSEWHERE
-from workbook.results.files import SAMPLES, table_of
+from workbook.results.files import SAMPLES, read_text, standing, table_of
 from workbook.results.tables import safe, short
 from workbook.runs.older import OLDER
 from workbook.runs.profiles import merged
@@ -150,8 +150,8 @@ def read_params(root: Path, profile: str) -> dict[str, Any]:
 def read_texts(reports: Path) -> dict[str, list[Text]]:
     """Condition -> its texts: of every seed in samples.jsonl; where a profile has none, those of its pages."""
     found: dict[str, list[Text]] = {}
-    if (file := reports / SAMPLES).is_file():
-        for line in map(json.loads, file.read_text(encoding="utf-8").splitlines()):
+    if (file := standing(reports, SAMPLES)).is_file():
+        for line in map(json.loads, read_text(file).splitlines()):
             response = safe(" ".join(line["response"].split()))
             text = f"*{safe(short(line['prompt']))}* → {response} ({line['score']:.2f})"
             found.setdefault(line["condition"], []).append(Text(line["seed"], text))

@@ -1,0 +1,53 @@
+"""Keep the tables of a long profile packed, so that a clone stays small: what reads them takes them either way.
+
+    python -m workbook.results.pack PROFILE      # reports/PROFILE: per_seed.csv -> per_seed.csv.xz, and so on
+
+For a profile whose runs are finished; the same tables give the same bytes. A run of the pipeline writes the tables as
+they are beside the packed ones, and goes before them; with this command `git diff` says whether they are equal.
+"""
+
+from __future__ import annotations
+
+import argparse
+import lzma
+import sys
+from pathlib import Path
+
+from rlnlp.settings import nearest
+from workbook.results.files import CURVES, EPISODES, PACKED, PER_SEED, SAMPLES
+from workbook.store.files import atomic_write
+
+ROOT = Path(__file__).resolve().parents[2]
+LARGE = (PER_SEED, CURVES, SAMPLES, EPISODES)
+
+
+def pack(reports: Path) -> list[Path]:
+    """The packed tables that were made of those in a profile's folder of reports; the tables are taken away."""
+    made = []
+    for file in (reports / name for name in LARGE):
+        if file.is_file():
+            made.append(file.with_name(file.name + PACKED))
+            atomic_write(made[-1], lzma.compress(file.read_bytes(), preset=9))
+            file.unlink()
+    return made
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m workbook.results.pack",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("profile")
+    profile = parser.parse_args(argv).profile
+    there = sorted(path.name for path in (ROOT / "reports").iterdir() if (path / "metrics.json").is_file())
+    if profile not in there:
+        print(f"profile {profile}: no tables in reports{nearest(profile, there)}", file=sys.stderr)
+        return 2
+    made = pack(ROOT / "reports" / profile)
+    print("\n".join(f"{path.relative_to(ROOT)}: {path.stat().st_size:,} bytes" for path in made) or "nothing to pack")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
