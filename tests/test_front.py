@@ -170,7 +170,7 @@ def test_a_share_of_what_was_published_is_computed():
 
 def test_a_run_is_called_by_the_settings_that_its_table_is_of():
     found = committed.read(ROOT)
-    assert found.older == {"follow_up"}
+    assert found.older == {"follow_up", "full"}
     for profile, runs in found.runs.items():
         table = found.measured[profile].query("decoding == 'plain'").groupby("condition").kl_coef.first()
         for name, entry in runs.items():
