@@ -10,7 +10,7 @@ import pytest
 
 from tests.claims_made import MASKS, RANK, ROOT, ROWS, SHIPPED, TOP_K, TOP_P, arms, claim, contrast, results
 from workbook.ledger import __main__ as command
-from workbook.ledger import checks, combine, judge, page, published, ruling
+from workbook.ledger import checks, combine, judge, looks, page, published, ruling
 from workbook.ledger.claim import Claim
 from workbook.ledger.ruling import AWAITING, ELSEWHERE, RULE
 from workbook.statistics.rule import (
@@ -130,6 +130,26 @@ def test_profiles_stand_side_by_side_and_another_rule_is_named(rows, tmp_path):
     assert "Not all were judged by the same rule" in text and "000000000000" in text
     with open(tmp_path / "claims.csv", newline="", encoding="utf-8") as file:
         assert list(csv.DictReader(file))[-1]["full"] == ""
+
+
+def test_a_hash_of_fewer_claims_is_no_other_rule(rows, tmp_path):
+    """Of a registered design, whose hash is of the rule and of the tests of its own claims: while these are as they
+    were, one rule judged all; one of them edited, and two did."""
+    some = [dict(row) for row in rows if row["id"] in ("P01", "P02")]
+    known = checks.load(ROOT / "claims.yaml")
+    judged_by = {"mini": (rows, ruling.rule_hash(known)), "settle": (some, looks.fixed_by(["P01", "P02"], known))}
+    for profile, (found, rule) in judged_by.items():
+        page.write([{**row, "rule": rule, "word": HOLDS} for row in found], tmp_path / "reports" / profile / "claims")
+    text = (ROOT / "claims.yaml").read_text(encoding="utf-8")
+    (tmp_path / "claims.yaml").write_text(text, encoding="utf-8")
+    assert command.main(["combine", "--reports", str(tmp_path / "reports")]) == 0
+    said = (tmp_path / "reports/claims.md").read_text(encoding="utf-8")
+    assert "All were judged by one rule" in said and "that of settle of the tests of its 2 claims alone" in said
+    first = text.index("metric: score,", text.index("\nP01:"))
+    edited = text[:first] + text[first:].replace("metric: score,", "metric: score, decoding: own,", 1)
+    (tmp_path / "claims.yaml").write_text(edited, encoding="utf-8")
+    assert command.main(["combine", "--reports", str(tmp_path / "reports")]) == 0
+    assert "Not all were judged by the same rule" in (tmp_path / "reports/claims.md").read_text(encoding="utf-8")
 
 
 def test_a_readme_shows_what_was_put_to_a_test_and_counts_the_rest(rows, tmp_path, capsys):

@@ -118,8 +118,7 @@ def over_draws(first: str, second: str, decoding: str) -> list[float]:
 
 @cache
 def known() -> np.ndarray:
-    """[n, 3]: every effect with its interval that a committed table or page has, those of `PAIRED`, and their mirror
-    images."""
+    """[n, 3]: every effect with its interval that a committed table or page has, and those of `PAIRED`."""
     rows = []
     for file in (ROOT / "reports").glob("*/claims/claims.json"):
         for test in (c for row in json.loads(file.read_text(encoding="utf-8"))["rows"] for c in row["components"]):
@@ -128,8 +127,7 @@ def known() -> np.ndarray:
     for file in (ROOT / "reports").rglob("*.md"):
         rows += [[*map(value, found.groups())] for found in EFFECT.finditer(file.read_text(encoding="utf-8"))]
     rows += [*(paired(*contrast) for contrast in PAIRED), *(over_draws(*contrast) for contrast in DRAWN)]
-    whole = np.array([row for row in rows if None not in row], dtype=float)
-    return np.concatenate([whole, -whole[:, [0, 2, 1]]])
+    return np.array([row for row in rows if None not in row], dtype=float)
 
 
 @pytest.mark.parametrize("page", sorted(name for name, text in PAGES.items() if EFFECT.search(FRONT.sub("", text))))

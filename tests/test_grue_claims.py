@@ -19,6 +19,7 @@ from workbook.grue.contrasts import Contrasts, Test
 from workbook.ledger import checks
 from workbook.ledger.ruling import ELSEWHERE
 from workbook.statistics.rule import decide
+from workbook.store.tables import read_table
 
 TESTED = ("P06", "P07", "P09", "P11", "P12", "P13", "P14", "P15", "P30", "P31", "P32", "P33", "P34", "P35", "P36")
 TOLD = ("P08", "P16", "P17", "P28")  # without people, or without the official test set
@@ -260,10 +261,41 @@ def test_policies_that_are_one_model_are_named_where_their_task_is_tested(known)
 
 def test_every_number_of_the_page_of_findings_is_in_the_committed_tables():
     told = (ROOT / "docs/findings/grue.md").read_text()
-    pages = " ".join((ROOT / f"reports/grue/{name}.md").read_text() for name in ("claims", "leaderboard"))
+    names = ("grue/claims", "grue/leaderboard", "grue_real/leaderboard")
+    pages = " ".join((ROOT / f"reports/{name}.md").read_text() for name in names)
     numbers = re.findall(r"[+−]?\d\.\d{3} \[[^\]]+\]", told)
     assert len(numbers) > 20 and [number for number in numbers if number not in pages] == []
     assert len([number for number in numbers if number[0] in "+−"]) > 15  # with the sign that the pages have
+
+
+def test_what_the_page_of_findings_says_of_real_rows_is_in_their_draws():
+    """In the order of the draws, as many digits as are said."""
+    told = " ".join((ROOT / "docs/findings/grue.md").read_text().partition("**On real rows**")[2].split())
+    tasks = ("multi30k", "common_gen", "daily_dialog")
+    found = {task: [read_table(ROOT / f"grue/real/draws/{n}/{task}.csv") for n in (1, 2, 3)] for task in tasks}
+
+    def values(task, answer, metric, digits):
+        return [f"{row[metric]:.{digits}f}" for rows in found[task] for row in rows if row["condition"] == answer]
+
+    def said(*what):
+        first, second, third = values(*what)
+        return f"{first}, {second} and {third}"
+
+    bleu = {policy: said("multi30k", policy, "metric/sacrebleu", 1) for policy in ("supervised", "sup_ppo", "sup_nlpo")}
+    for wanted in (
+        f"names the act right in {said('daily_dialog', 'sup_ppo', 'metric/intent', 3)} of 1,000 turns",
+        f"supervision {said('common_gen', 'supervised', 'reward', 3)}",
+        f"{bleu['supervised']} BLEU",
+        f"PPO {bleu['sup_ppo']}, NLPO {bleu['sup_nlpo']}",
+    ):
+        assert wanted in told, wanted
+    for task, answer, metric, digits in (
+        ("daily_dialog", "always inform", "metric/intent", 3),
+        ("common_gen", "a X the Y in the X", "reward", 3),
+        ("multi30k", "source", "metric/sacrebleu", 1),
+    ):
+        (value,) = {*values(task, answer, metric, digits)}
+        assert f" {value}" in told, answer
 
 
 def test_the_table_has_a_line_for_each_test_and_one_for_a_claim_without(known):

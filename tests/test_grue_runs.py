@@ -17,12 +17,13 @@ import yaml
 from rlnlp import pretrained
 from rlnlp.learners.common import TrainingError
 from rlnlp.rollout import sample, sampling_from
+from rlnlp.samplers import top_p
 from rlnlp.settings import ConfigError
 from rlnlp.types import generator
 from tests import tiny
 from tests.test_grue_training import MIX, TEXTS, WORDS, same, weights
 from tests.test_style import ROOT
-from workbook.grue import run, tasks, warm_start
+from workbook.grue import beams, run, tasks, warm_start
 from workbook.grue import settings as grue
 from workbook.grue.arms import ARMS, Arm, arm, shuffled
 from workbook.grue.encoding import encode
@@ -293,7 +294,8 @@ def test_the_same_seed_gives_the_same_digits_and_another_gives_others(work, tmp_
 
 
 def test_trap_24_nlpo_answers_without_its_mask_as_ppo_does(work):
-    """The numbers are those of the plain policy: what is kept of it gives the same answers when it is loaded alone."""
+    """The numbers are those of the plain policy: what is kept of it gives the same answers when it is loaded alone; and
+    where a task samples its answers, any token may come, as none may under a nucleus."""
     here, task = bench(work), made_up()
     folder = part(here, task, arm("nlpo"), 0)
     model, tokenizer = pretrained.load(folder / "policy")
@@ -303,6 +305,11 @@ def test_trap_24_nlpo_answers_without_its_mask_as_ppo_does(work):
     found = evaluate(model, tokenizer, prompts, test, task, here.settings.decode(task), scoring, "any")
     row = json.loads((folder / "row.json").read_text())
     assert {name: row[name] for name in found.row} == found.row and found.row["reward"] > 0
+    sampling = sampling_from(model, 12)
+    (answered,) = beams.answers(model, prompts, Decode(max_new_tokens=12, sample=True), "any")
+    plain = sample(model, prompts, sampling, generator("evaluation", "any"))
+    nucleus = sample(model, prompts, sampling, generator("evaluation", "any"), top_p(0.5))
+    assert answered.responses.equal(plain.responses) and not answered.responses.equal(nucleus.responses)
 
 
 def test_trap_23_no_number_depends_on_how_many_are_answered_at_once(work, tmp_path):

@@ -118,6 +118,10 @@ def test_trap_26_no_verdict_reads_a_printed_table():
 def test_trap_27_supervision_starts_from_the_raw_model_of_the_draw_and_the_printed_one_says_what_it_was():
     assert arm("supervised").start == "" and arm("supervised").imitates
     assert "UnifiedQA" in tasks.task("narrativeqa").published.settings["supervised"]["model"]
+    for board in ("grue", "grue_real"):
+        page = (ROOT / f"reports/{board}/leaderboard.md").read_text(encoding="utf-8")
+        printed = page.partition("### Printed by the paper: v2, Tables 27 and 28")[2].partition("\n###")[0]
+        assert "supervised lines, and RL after them, are of another model: UnifiedQA" in printed, board
 
 
 def test_trap_29_bleu_of_words_leaves_tokens_as_they_are_and_every_translation_has_both():

@@ -146,7 +146,8 @@ def _task(found: Board, task: Task, samples: Sequence[Mapping[str, Any]]) -> lis
         if printed.rows and not same(found, task, printed):
             parts += [
                 f"### Printed by the paper: {printed.source}",
-                f"Split: {printed.split}; {checkpoint(task)}; {said(task.decode)}. Not to be compared with ours.",
+                f"Split: {printed.split}; {checkpoint(task)}; {said(task.decode)}. "
+                f"{_other_start(task)}Not to be compared with ours.",
                 markdown(pd.DataFrame(_printed(printed))),
             ]
     if samples:
@@ -168,6 +169,12 @@ def _rows(found: Board, task: Task, columns: Sequence[str]) -> list[dict[str, st
         if printed.rows and same(found, task, printed):
             table += _beside(printed, columns, table[0])
     return table
+
+
+def _other_start(task: Task) -> str:
+    """Of printed lines, where supervision was not of that checkpoint; else empty."""
+    model = task.published.settings["supervised"].get("model")
+    return f"Its supervised lines, and RL after them, are of another model: {model}. " if model else ""
 
 
 def _short(rows: Sequence[Mapping[str, Any]], key: str) -> str:

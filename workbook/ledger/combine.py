@@ -10,9 +10,11 @@ from typing import Any
 import pandas as pd
 
 from workbook.ledger import beside, one_model
+from workbook.ledger.checks import load
 from workbook.ledger.claim import ClaimError
+from workbook.ledger.looks import fixed_by
 from workbook.ledger.page import counts, rule_page, write_csv
-from workbook.ledger.ruling import AWAITING, ELSEWHERE
+from workbook.ledger.ruling import AWAITING, ELSEWHERE, rule_hash
 from workbook.results.tables import join, markdown
 from workbook.store.files import atomic_json, atomic_write
 
@@ -64,8 +66,7 @@ def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[
     said = [f"{profile}: {counts(list(found.values()))}." for profile, found in ledgers.items()]
     said += [f"{profile}: {one_model.SAID}" for profile in single]
     if len(set(rules.values())) > 1:
-        which = join([f"{p} `{r[:12]}`" for p, r in rules.items()])
-        said.append(f"Not all were judged by the same rule and tests: {which}.")
+        said.append(_apart(rules, ledgers, Path(folder).parent / "claims.yaml"))
     shown = [
         {
             "claim": f"{r['id']}: {r['claim']}",
@@ -83,6 +84,25 @@ def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[
     atomic_write(folder / "claims.md", "\n\n".join(page) + "\n")
     atomic_write(folder / "rule.md", rule_page([*rules.values()]))
     return rows
+
+
+def _apart(rules: Mapping[str, str], ledgers: Mapping[str, Mapping[str, Any]], written: Path) -> str:
+    """What differing hashes mean: a registered design's is of the rule and of the tests of its own claims alone, so
+    that it is held against those tests as `written` has them."""
+    if written.is_file():
+        claims = load(written)
+        every = rule_hash(claims)
+        few = [p for p, rule in rules.items() if rule != every]
+        if all(rules[p] == fixed_by([*ledgers[p]], claims) for p in few):
+            own = join(
+                [f"that of {p} of the tests of its {len(ledgers[p])} claims alone, `{rules[p][:12]}`" for p in few]
+            )
+            return (
+                "All were judged by one rule and by the tests of today's claims.yaml: the hash of the rule and of all "
+                f"tests is `{every[:12]}`, {own}."
+            )
+    which = join([f"{p} `{r[:12]}`" for p, r in rules.items()])
+    return f"Not all were judged by the same rule and tests: {which}."
 
 
 def readme(text: str, combined: str | Path) -> str:
