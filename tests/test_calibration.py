@@ -64,6 +64,24 @@ def test_the_page_says_its_errors_and_what_it_leaves_out(rows):
     assert "No claim of this profile can be simulated" in calibration.page([], "mini", 5, ["Z03"])
 
 
+def test_a_design_is_judged_at_its_looks_by_their_levels(monkeypatch):
+    """The last word is that of `sequence`; looked at twice by the level of one look a claim errs more often."""
+    size, nothing = bare(counted(of_size(SIZE))), sensitivity.NOTHING
+    rows = calibration.rows_of(KNOWN, size, ["Z01"], seeds=(8,), worlds=WORLDS, at=(8, 16))
+    assert [row["n"] for row in rows] == [8, calibration.LOOKS]
+    made = [measure(KNOWN["Z01"].tests[0], KNOWN["Z01"], size, "test")]
+    last = [word for word, _ in sensitivity.sequence(KNOWN["Z01"], made, (8, 16), nothing, WORLDS)]
+    assert rows[1]["holds_nothing"] == sensitivity.share(last, calibration.FOR)
+    assert rows[1]["holds_stated"] > rows[0]["holds_stated"] and all(rows[1][key] <= MOST for key in calibration.ERRORS)
+    said = calibration.page(rows, "settle", 5, [])
+    assert "At 8 seeds, and as the design judges, at its looks:" in said and "last word at the design's looks" in said
+    wrong = [rows[0], {**rows[1], "holds_nothing": 0.2}]
+    assert "Z01 at its looks (holds, nothing there: 0.200)" in calibration.page(wrong, "settle", 5, [])
+    monkeypatch.setattr(sensitivity, "levels", lambda looks: [0.05 for _ in looks])
+    (_, often) = calibration.rows_of(KNOWN, size, ["Z01"], seeds=(8,), worlds=WORLDS, at=(8, 16))
+    assert often["holds_nothing"] > rows[1]["holds_nothing"]
+
+
 def test_the_command_writes_both(tmp_path, monkeypatch, capsys):
     params = SimpleNamespace(
         folder=tmp_path, root=".", profile="mini", claims=("Z01", "Z03"), all_runs=arms(0.3), reports_folder=tmp_path

@@ -3,7 +3,8 @@
 python -m workbook.ledger calibrate params.yaml      # reports/<profile>/calibration.csv and calibration.md
 
 The worlds are those of `sensitivity`: normal noise with the covariance over seeds of the claim's own numbers in the
-profile's table, n seeds, each world judged by the rule's own t and sign-flip tests of these n.
+profile's table, n seeds, each world judged by the rule's own t and sign-flip tests of these n. Of a registered design
+they are judged once more as it judges: at each of its looks, by the level of that look, until the claim leaves.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from ruamel.yaml import YAML
 
 from workbook.ledger import checks, judge, looks, sensitivity
 from workbook.ledger.claim import Claim
@@ -28,6 +30,7 @@ from workbook.statistics.rule import AGAINST, FOR, HOLDS_SMALLER, TOO_SMALL
 from workbook.store.files import atomic_write
 
 SEEDS, WORLDS = (8, 16, 32), 2000
+LOOKS = "looks"  # in the place of n: the last word of a claim that is looked at again and again
 SHARES = {  # name: the truth of every part, in effects stated; the words that are counted
     "holds_stated": (STATED, FOR),
     "smaller_stated": (STATED, (HOLDS_SMALLER,)),
@@ -56,18 +59,24 @@ READ = (
     "single test in one direction says no in .975 at most). The other four are errors and should be at most "
     "{alpha:g}.\n\n"
     "The noise is normal, with the covariance over the {own} seeds of the claim's own numbers, all its tests together; "
-    "each world is judged by the tests of its own n, which know nothing of that covariance. It is itself an estimate "
-    "from {own} seeds: the shares of a claim are those of noise like that. A share p of {worlds:,} worlds has the "
-    "standard error sqrt(p (1 - p) / {worlds}), at most {most:.3f}; 0.000 says less than {rare:.4f} with 95 % "
+    "each world is judged by the tests of its own n, which know nothing of that covariance. {looked}It is itself an "
+    "estimate from {own} seeds: the shares of a claim are those of noise like that. A share p of {worlds:,} worlds has "
+    "the standard error sqrt(p (1 - p) / {worlds}), at most {most:.3f}; 0.000 says less than {rare:.4f} with 95 % "
     "confidence. Seed {seed}; in `calibration.csv` each share stands with its standard error."
 )
 
 
 def rows_of(
-    claims: Mapping[str, Claim], results, listed: Sequence[str], seeds: Sequence[int] = SEEDS, worlds: int = WORLDS
+    claims: Mapping[str, Claim],
+    results,
+    listed: Sequence[str],
+    seeds: Sequence[int] = SEEDS,
+    worlds: int = WORLDS,
+    at: Sequence[int] = (),
 ) -> list[dict[str, Any]]:
-    """A row per listed claim and number of seeds: id, n, worlds, seed, each of `SHARES`, and its `_se`. Claims of which
-    a test has no sample (`made.Made`) have none.
+    """A row per listed claim and number of seeds: id, n, worlds, seed, each of `SHARES`, and its `_se`; with `at`, the
+    numbers of seeds at which a design looks, one more, of `sensitivity.sequence`. Claims of which a test has no sample
+    (`made.Made`) have none.
 
     results: of the claims' conditions, >= 2 seeds. se: sqrt(p (1 - p) / worlds).
     """
@@ -77,9 +86,13 @@ def rows_of(
         made = [measure(test, claim, results, "test") for test in claim.deciding]
         if any(one.sample is None for one in made):
             continue
-        for n in seeds:
-            truths = {truth for truth, _ in SHARES.values()}
-            said = {truth: sensitivity.words(claim, made, n, truth, worlds) for truth in truths}
+        truths = {truth for truth, _ in SHARES.values()}
+        for n in [*seeds, *([LOOKS] if at else [])]:
+            if n == LOOKS:
+                last = {truth: sensitivity.sequence(claim, made, at, truth, worlds) for truth in truths}
+                said = {truth: [word for word, _ in found] for truth, found in last.items()}
+            else:
+                said = {truth: sensitivity.words(claim, made, n, truth, worlds) for truth in truths}
             row = {"id": name, "n": n, "worlds": worlds, "seed": SEED}
             for key, (truth, wanted) in SHARES.items():
                 row[key] = share = sensitivity.share(said[truth], wanted)
@@ -101,16 +114,27 @@ def page(rows: Sequence[Mapping[str, Any]], profile: str, own: int, left: Sequen
     ]
     worlds = rows[0]["worlds"]
     bound = ALPHA + 3 * math.sqrt(ALPHA * (1 - ALPHA) / worlds)
-    over = [f"{r['id']} at {r['n']} ({TITLES[k]}: {r[k]:.3f})" for r in rows for k in ERRORS if r[k] > bound]
+    over = [f"{r['id']} at {_at(r['n'])} ({TITLES[k]}: {r[k]:.3f})" for r in rows for k in ERRORS if r[k] > bound]
     largest = max(r[key] for r in rows for key in ERRORS)
     said = f"Errors above {ALPHA:g} by more than three standard errors: {join(over) if over else 'none'}; "
     said += f"the largest share of a false word is {largest:.3f}."
     gone = f" Not simulated, as a test compares spreads, counts runs or was not made: {join(left)}." if left else ""
-    many = join([str(n) for n in seeds])
+    many = join([str(n) for n in seeds if n != LOOKS])
     numbers = {"seeds": many, "alpha": ALPHA, "own": own, "worlds": worlds, "seed": rows[0]["seed"]}
-    read = READ.format(**numbers, most=math.sqrt(0.25 / worlds), rare=3 / worlds)
-    parts = [f"# Calibration, profile {profile}", said + gone, f"At {many} seeds:", markdown(pd.DataFrame(shown)), read]
+    looked = "The last number of a cell is of its last word at the design's looks, by their levels. "
+    looked = looked if LOOKS in seeds else ""
+    read = READ.format(**numbers, looked=looked, most=math.sqrt(0.25 / worlds), rare=3 / worlds)
+    where = f"At {many} seeds{', and as the design judges, at its looks' if LOOKS in seeds else ''}:"
+    parts = [f"# Calibration, profile {profile}", said + gone, where, markdown(pd.DataFrame(shown)), read]
     return "\n\n".join(parts) + "\n"
+
+
+def _registered(path: Path) -> looks.Design:
+    return looks.Design.model_validate(YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8")))
+
+
+def _at(n: int | str) -> str:
+    return "its looks" if n == LOOKS else str(n)
 
 
 def write(params, worlds: int = WORLDS) -> Path:
@@ -120,11 +144,12 @@ def write(params, worlds: int = WORLDS) -> Path:
     """
     known = checks.load(params.folder / params.root / "claims.yaml")
     judge.check_listed(known, params.claims, params.all_runs, params.profile)
+    at: Sequence[int] = ()
     if (params.reports_folder / DRAWS).is_file():
-        results = looks.results(params)
+        results, at = looks.results(params), _registered(params.folder / "registered.yaml").looks
     else:
         results = tables.load(params, judge.runs_of(known, params))
-    rows = rows_of(known, results, params.claims, worlds=worlds)
+    rows = rows_of(known, results, params.claims, worlds=worlds, at=at)
     simulated = {row["id"] for row in rows}
     left = [name for name in params.claims if name not in simulated]
     names = ["id", "n", "worlds", "seed", *(f"{key}{more}" for key in SHARES for more in ("", "_se"))]
