@@ -256,3 +256,15 @@ def test_every_relative_link_of_a_page_leads_to_a_file_in_git():
 def test_every_page_has_one_title():
     for page, text in PAGES.items():
         assert len(re.findall(r"^# ", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)) == 1, page
+
+
+def test_every_row_of_the_differences_says_where_and_names_a_test():
+    """That the tests are there is tested above; where lines are given, the page says of which commit they are."""
+    rows = [line.strip("| ").split(" | ") for line in DOCS["docs/differences.md"].splitlines() if line.startswith("| ")]
+    rows = [row for row in rows if row[0] != "what"]
+    dated = " ".join(re.findall(r"^- [0-9a-f]{7}: (.*)$", DOCS["docs/differences.md"], re.MULTILINE))
+    assert len(rows) >= 29
+    for row in rows:
+        assert len(row) == 5 and re.search(r"\b(?:(?:lines?|tables?|figure) \d|section \w)", row[2]), row
+        assert re.search(r"`tests/\w+\.py::\w+`", row[4]), row
+        assert all(name in dated for name in re.findall(r"(\w+\.(?:py|yml))`", row[2])), row
