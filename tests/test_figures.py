@@ -58,6 +58,15 @@ def test_colours_can_be_told_apart_without_red_or_green():
     assert len(set(style.MARKERS)) == len(set(map(str, style.DASHES))) == len(style.COLORS)
 
 
+def test_letters_on_a_colour_are_the_ones_that_stand_out_more():
+    assert parts.contrast("#000000", "#ffffff") == pytest.approx(21) and parts.contrast("#777777", "#777777") == 1
+    assert parts.contrast("#ffffff", "#767676") == pytest.approx(4.54, abs=0.005)  # WCAG's example of what just passes
+    assert [parts.ink(color) for color in ("#d05548", "#408fc1", "#053061")] == ["#000000", "#000000", "#ffffff"]
+    for color in map(mpl.colormaps["RdBu_r"], range(256)):
+        black, white = (parts.contrast(letters, color) for letters in ("#000000", "#ffffff"))
+        assert parts.contrast(parts.ink(color), color) == max(black, white) >= 4.5
+
+
 def test_tokens_html():
     page = tokens.tokens_html(["<eos>", " good", "a\nb"], [-1.0, 0.0, 2.0], "reward & more")
     assert "&lt;eos&gt;" in page and "reward &amp; more 2" in page and "<eos>" not in page and page.count("<span") == 3

@@ -18,6 +18,8 @@ from workbook.site import lessons, outputs, slides
 from workbook.stages import lessons as stage
 from workbook.store.identity import Code
 
+from . import readable
+
 ROOT = Path(__file__).resolve().parents[1]
 LARGEST = 3e6  # bytes of all outputs
 NAMES = outputs.names(ROOT)
@@ -81,6 +83,15 @@ def test_every_lesson_has_outputs_and_all_are_small():
     print(f"{sum(sizes.values()):,} bytes; of older code: {', '.join(older) or 'none'}")
     assert len(NAMES) == 13 and sum(sizes.values()) <= LARGEST
     assert all(1 < lessons.read(ROOT)[name].kept.seconds < 300 for name in NAMES)
+
+
+def test_coloured_words_of_a_lesson_can_be_read():
+    kept = {name: str(outputs.read(ROOT, name).cells) for name in NAMES}
+    assert len(set().union(*map(readable.pairs, kept.values()))) > 50
+    faint = {name: readable.faint(text) for name, text in kept.items()}
+    assert not {name: found for name, found in faint.items() if found}, "type: make lessons"
+    page = '<b style="background:#d05548;color:#ffffff">a</b><i style="color: #000; background-color: #d05548">b</i>'
+    assert readable.faint(page) == [("#d05548", "#ffffff", 4.14)] and len(readable.pairs(page)) == 2
 
 
 def test_a_key_is_that_of_the_code_and_words_do_not_change_it(root):

@@ -13,7 +13,7 @@ import nbformat
 import numpy as np
 import pytest
 
-from workbook.figures.names import name, names
+from workbook.figures.names import everywhere, name, names, spelled
 from workbook.figures.parts import compact
 from workbook.ledger import answer, beside, careful, forest, page, ruling
 from workbook.reports import pages
@@ -144,6 +144,29 @@ def test_a_name_says_what_a_run_sets():
     assert name(many, {}) == "DQN, logits head, 24-step targets, 2 more settings"
     twice = SimpleNamespace(params=SimpleNamespace(all_runs={c: {"algorithm": "ppo"} for c in ("a", "b")}))
     assert names(twice) == {"a": "PPO (a)", "b": "PPO (b)"}
+
+
+def test_a_sentence_of_the_ledger_has_names_of_runs_before_their_ids():
+    of = everywhere(params("imdb"))
+    assert {"ppo_target_tiny", "nlpo_kl_0005"}.isdisjoint(params("imdb").all_runs)
+    assert spelled("the run ppo_target_tiny; 1 of the runs nlpo_kl_0005 or grpo", of) == (
+        "the run PPO, KL target 0.02 (`ppo_target_tiny`); 1 of the runs NLPO, β = 0.005 (`nlpo_kl_0005`) or grpo"
+    )
+    assert spelled("how far ppo_kl_0 moves distinct_2", of) == "how far PPO, β = 0 (`ppo_kl_0`) moves distinct_2"
+    assert spelled("the run grpo beats grpo, the run a_b", {"grpo": "GRPO", "a_b": "PPO (a_b)"}) == (
+        "the run GRPO (`grpo`) beats grpo, the run PPO (`a_b`)"
+    )
+
+
+@pytest.mark.parametrize("profile", ["mini", "imdb", "reviews"])
+def test_no_table_of_claims_has_a_run_by_its_id_alone(profile):
+    of, checked = everywhere(params(profile)), 0
+    for report in params(profile).reports:
+        claims = read(f"reports/{profile}/{report}/verdict.md").partition("\n## Claims\n")[2].partition("\n## ")[0]
+        for cell in (cell for line in claims.splitlines() if line[:2] == "| " for cell in line.split(" | ")):
+            assert not {*re.findall(r"\w+_\w+", re.sub(r"`\w+`", "", cell))} & of.keys(), report
+            checked += "`" in cell
+    assert checked
 
 
 # answers -------------------------------------------------------------------------------------------------------------

@@ -4,13 +4,19 @@ sets, never its id.
 names(results)["ppo_kl_0"]                        # "PPO, β = 0"
 called(entries)["sup_nlpo"]                       # "NLPO, after supervised"
 decoded("NLPO, after supervised", "greedy")       # "NLPO, after supervised, decoded greedily"
+spelled("the run ppo_kl_0", everywhere(params))   # "the run PPO, β = 0 (`ppo_kl_0`)"
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
+
+from ruamel.yaml import YAML
 
 from workbook.results.results import Results, once
 from workbook.results.tables import minus
@@ -63,6 +69,34 @@ def name(entry: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]) -> 
         start = f"PPO, {rule} mask {entry['mask_value']:g}" + ", delayed" * bool(entry.get("mask_delay"))
     world = f" on {entry['world']}" if entry.get("world") else ""
     return minus(", ".join([start + world, *parts]))
+
+
+RUN = re.compile(r"(?<=\bthe run )\w+|\b[a-z]\w*_\w+")  # an id of one word may be a word
+
+
+def spelled(text: str, known: Mapping[str, str]) -> str:
+    """A sentence of the ledger, which has runs by their ids, with the name of each before its id."""
+
+    def said(found: re.Match) -> str:
+        name = known.get(found[0], "").removesuffix(f" ({found[0]})")
+        return f"{name} (`{found[0]}`)" if name else found[0]
+
+    return RUN.sub(said, text)
+
+
+def everywhere(params: Any) -> dict[str, str]:
+    """Condition -> its name, of every run that some profile has: what a profile lacks, it has no settings of. In the
+    profile itself, else in the top-level one, else in the first that has it."""
+    return {**_anywhere((params.folder / params.root).resolve()), **called(params.all_runs)}
+
+
+@cache
+def _anywhere(root: Path) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for file in (root / "params.yaml", *sorted(root.glob("profiles/*/params.yaml"))):
+        values = YAML(typ="safe", pure=True).load(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        found = {**called({**values.get("runs", {}), **(values.get("continued") or {})}), **found}
+    return found
 
 
 def decoded(name: str, decoding: str) -> str:

@@ -196,9 +196,20 @@ def mark(axis: Axes, height: float, which: str = "y", color: str = GREY, style: 
 
 
 def ink(color: object) -> str:
-    """Black or white, whichever can be read on a colour."""
-    red, green, blue = to_rgb(color)
-    return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#ffffff"
+    """Black or white, whichever stands out more from a colour."""
+    return max("#000000", "#ffffff", key=lambda letters: contrast(letters, color))
+
+
+def contrast(first: object, second: object) -> float:
+    """How far two colours stand apart, by WCAG 2: 1 to 21; text takes 4.5."""
+    low, high = sorted(map(_luminance, (first, second)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(color: object) -> float:
+    """Of a colour, 0 to 1; what files hold are shares of a screen's signal, which light grows with faster."""
+    light = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(color)]
+    return sum(share * c for share, c in zip((0.2126, 0.7152, 0.0722), light))
 
 
 def svg(figure: Figure, name: str, alt: str = "") -> str:

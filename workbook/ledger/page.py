@@ -14,6 +14,7 @@ from typing import Any
 
 import pandas as pd
 
+from workbook.figures.names import spelled
 from workbook.ledger import beside, one_model
 from workbook.ledger.contrast import NOT_MEASURED, in_words
 from workbook.ledger.judge import summary
@@ -84,9 +85,9 @@ def decided(rows: Rows) -> pd.DataFrame:
     return pd.DataFrame(lines)
 
 
-def tested(rows: Rows) -> pd.DataFrame:
+def tested(rows: Rows, called: Mapping[str, str]) -> pd.DataFrame:
     """A row per deciding test, the claim on the first: its effect in the metric's own unit, then in yardsticks beside
-    the published one, and the test's word; of a claim without a test, what it lacks."""
+    the published one, and the test's word; of a claim without a test, what it lacks. called: run -> its name."""
     lines = []
     for row in rows:
         word = beside.word(row) or row["word"]
@@ -97,7 +98,7 @@ def tested(rows: Rows) -> pd.DataFrame:
                 {
                     "claim": whole["claim"],
                     "test": c["name"],
-                    "here [95 %]": _raw(c) or c["note"] or c["word"],
+                    "here [95 %]": _raw(c) or spelled(c["note"], called) or c["word"],
                     "in yardsticks [95 %]": effect(c["effect"], c["effect_low"], c["effect_high"]) if raw else "",
                     "published": effect(c["published"], c["published_low"], c["published_high"]),
                     "alone": beside.word_of_test(row, c["name"]) or c["word"],
@@ -106,7 +107,7 @@ def tested(rows: Rows) -> pd.DataFrame:
             )
             whole = dict.fromkeys(whole, "")
         if whole["claim"]:
-            lines.append({**dict.fromkeys(COLUMNS, ""), **whole, "test": "; ".join(row["lacks"])})
+            lines.append({**dict.fromkeys(COLUMNS, ""), **whole, "test": spelled("; ".join(row["lacks"]), called)})
     return pd.DataFrame(lines, columns=list(COLUMNS)) if lines else pd.DataFrame()
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import pandas as pd
 
 from workbook.figures import about
-from workbook.figures.names import names
+from workbook.figures.names import everywhere, names
 from workbook.figures.parts import Shown, save, short
 from workbook.ledger import answer as answering
 from workbook.ledger import beside, careful, checks, judge
@@ -146,7 +146,7 @@ def claims_markdown(page: Page) -> str:
             "## Claims",
             *said,
             beside.said(rows) or f"{ledger_page.counts(rows)}.",
-            markdown(ledger_page.tested(rows)),
+            markdown(ledger_page.tested(rows, everywhere(page.results.params))),
             CLAIMS.format(ledger_page.linked(rows[0]["rule"])),
         ]
     )

@@ -34,6 +34,7 @@ from workbook.site import (
     slides,
     vega,
 )
+from workbook.site.blocks import folded
 from workbook.site.committed import ABOUT, Committed
 from workbook.site.links import Links
 from workbook.store.files import atomic_write
@@ -138,7 +139,7 @@ def findings(found: Committed) -> str:
     parts = [
         "# Findings",
         f"## Published beside ours\n\n{BESIDE}\n\n{forest.table(found, first, far)}",
-        claim_page.folded(f"The other {len(rest)} tests with a published effect", forest.table(found, rest, far)),
+        folded(f"The other {len(rest)} tests with a published effect", forest.table(found, rest, far)),
         f"## Claim by claim\n\n{KEY}",
     ]
     for name, belongs in groups.items():

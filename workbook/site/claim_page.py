@@ -18,6 +18,7 @@ from workbook.results.measures import MEASURES
 from workbook.results.tables import join, markdown
 from workbook.runs.older import OLDER
 from workbook.site import benchmark, charts, effects, vega
+from workbook.site.blocks import folded, shell
 from workbook.site.committed import ABOUT, DESIGN, DRAWN, Committed, deciding, folder, tested
 from workbook.synthesis import closer
 
@@ -54,7 +55,7 @@ def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
         parts += ["## What they wrote", texts(found, rows)]
         parts += ["## Run just this again", again(found, rows)]
     if claim in found.benchmark:
-        parts += ["## On the benchmark", benchmark.section(found.benchmark[claim])]
+        parts += ["## On the benchmark", benchmark.section(found.root, claim, found.benchmark[claim])]
     parts += ["## What makes it hard to say", traps(about)]
     return "\n\n".join(parts) + "\n"
 
@@ -258,9 +259,10 @@ def shown(entry: Mapping[str, Any], called: Mapping[str, str]) -> str:
 
 
 def texts(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """The first texts of every seed that is committed, of the first conditions; none is selected."""
+    """The first texts of every seed that is committed, of the first conditions; none is selected. Those of the
+    registered design are another profile's, which runs its first draws."""
     parts = []
-    for profile in rows:
+    for profile in dict.fromkeys([*(p for p in rows if p != DESIGN), *([DRAWN] if DESIGN in rows else [])]):
         kept, folds, seeds = found.texts[profile], [], {}
         for name in [n for n in named_conditions(rows) if n in kept][:SHOWN]:
             for seed in dict.fromkeys(text.seed for text in kept[name]):
@@ -269,7 +271,9 @@ def texts(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
                 numbered = "\n".join(f"{i}. {line}" for i, line in enumerate(lines, 1))
                 folds.append(folded(f"{charts.named(found, profile, name)}; {profile}, seed {seed}", numbered))
         if folds:
-            parts += [f"### Texts of `{profile}`", *folds, *lacking(found, profile, seeds)]
+            first = f"`{profile}` runs the first draws of `{DESIGN}`: {join([str(seed) for seed in sorted(seeds)])}."
+            of_design = [first] if profile == DRAWN and DESIGN in rows else []
+            parts += [f"### Texts of `{profile}`", *of_design, *folds, *lacking(found, profile, seeds)]
     if not parts:
         return "No text of these runs is committed; a run of them here writes `samples.jsonl` beside its numbers."
     said = (
@@ -312,16 +316,6 @@ def again(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
     elif not parts:
         parts = ["From the committed tables:", shell(*(f"make reports PROFILE={profile}" for profile in rows))]
     return "\n\n".join(parts)
-
-
-def shell(*lines: str) -> str:
-    return "\n".join(["```sh", *lines, "```"])
-
-
-def folded(title: str, body: str) -> str:
-    """A block that opens when asked for."""
-    inner = "\n".join(f"    {line}" if line else "" for line in body.splitlines())
-    return f'??? note "{title}"\n\n{inner}'
 
 
 def index(found: Committed, ids: Sequence[str]) -> str:

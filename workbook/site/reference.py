@@ -1,5 +1,5 @@
-"""Reference pages: the API from the docstrings, every setting with its meaning and source, from the code that checks
-it."""
+"""Reference pages: the API from the docstrings, every setting with its meaning and, where it has one, its source, from
+the code that checks it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import pydantic
 import rlnlp
 from workbook.results.tables import markdown
 from workbook.runs.params import Params
+
+ORIGIN = "meaning and unit; a source's value, where there is a source"  # most settings have none
 
 
 def api(root: Path) -> dict[str, str]:
@@ -34,7 +36,9 @@ def settings() -> str:
     parts = [
         "# Settings",
         "Made from the records that check them: a name that is not here is refused, with the nearest that is. Values "
-        "of the default profile are in [params.yaml](/params.yaml); of another, in the same file of its folder.",
+        "of the default profile are in [params.yaml](/params.yaml); of another, in the same file of its folder. Where "
+        "the last column names a paper, the report or a code, the setting is from there, with its value there; where "
+        "it names none, the default is our choice.",
     ]
     for name, field in Params.model_fields.items():
         if inner := record(field.annotation):
@@ -62,13 +66,13 @@ def fields(model: type[pydantic.BaseModel]) -> str:
 
 
 def rows(named: typing.Mapping[str, pydantic.fields.FieldInfo]) -> str:
-    """name | default | range | meaning and source, as the record says them."""
+    """name | default | range | meaning, unit and what a source has, as the record says them."""
     table = [
         {
             "setting": f"`{name}`",
             "default": default(field),
             "range": ", ".join(bounds(field)) or "–",
-            "meaning, unit, source": field.description or "–",
+            ORIGIN: field.description or "–",
         }
         for name, field in named.items()
     ]

@@ -1,0 +1,14 @@
+"""Blocks of Markdown that several pages have."""
+
+from __future__ import annotations
+
+
+def shell(*lines: str) -> str:
+    """Commands, to be copied."""
+    return "\n".join(["```sh", *lines, "```"])
+
+
+def folded(title: str, body: str) -> str:
+    """A block that opens when asked for."""
+    inner = "\n".join(f"    {line}" if line else "" for line in body.splitlines())
+    return f'??? note "{title}"\n\n{inner}'
