@@ -101,3 +101,15 @@ def test_the_command_writes_both(tmp_path, monkeypatch, capsys):
     first = (tmp_path / "calibration.csv").read_bytes()
     command.main(["calibrate", str(Path("params.yaml"))])
     assert (tmp_path / "calibration.csv").read_bytes() == first, "the same table gives the same bytes"
+
+
+def test_what_the_page_of_the_design_says_of_its_looks_is_in_the_table():
+    root = Path(__file__).resolve().parents[1]
+    told = " ".join((root / "docs/sure/design.md").read_text(encoding="utf-8").split())
+    table = pd.read_csv(root / "reports/settle/calibration.csv").query("n == 'looks'").set_index("id")
+    errors = table[list(calibration.ERRORS)].drop(index="P18").to_numpy()
+    assert f"false in at most {100 * errors.max():.1f} % of the simulated worlds, but for P18" in told
+    share, se = table.loc["P18", ["refuted_stated", "refuted_stated_se"]]
+    assert f"refuted in {100 * share:.1f} % (± {100 * se:.1f})" in told
+    holds, refuted = (table.holds_stated >= 0.8).sum(), (table.refuted_nothing >= 0.8).sum()
+    assert f"{holds} of the {len(table)} claims hold in" in told and f"and {refuted} are refuted" in told
