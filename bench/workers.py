@@ -54,7 +54,7 @@ def sweep(folder: Path, count: int, say=print) -> dict[str, float]:
         raise RuntimeError(f"{folder}: the settings are not sound")
     params, began = checks.load(folder / "params.yaml"), time.monotonic()
     seconds = dict.fromkeys(("start", "units", "head"), 0.0)
-    with cluster.connected(f"local:{count}", count, params.scratch) as client:
+    with cluster.connected(f"local:{count}", count, params.scratch, device=params.device) as client:
         work = Sweep(client, folder, params.scratch, say)
         while len(work.workers) < count:
             work.step()

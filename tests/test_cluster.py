@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import itertools
 import json
 import os
 import re
@@ -11,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import time
 from pathlib import Path
 
 import dask
@@ -24,7 +27,9 @@ from tests.built import REPOSITORY, SMALL, WITHOUT_VARIANTS, build, write_params
 from tests.executed import change, copied
 from workbook.draws import base
 from workbook.runs import conditions, experiment
-from workbook.stages import cluster, parcels, units
+from workbook.stages import cluster, parcels, reproduce, units
+from workbook.stages.command import status
+from workbook.stages.processes import ONE_THREAD
 from workbook.stages.sweep import PLACES, Sweep
 from workbook.stages.units import Unit
 from workbook.store import states
@@ -159,11 +164,13 @@ def test_a_slurm_job_has_the_users_settings_one_thread_and_certificates(tmp_path
     own |= {"walltime": "04:00:00", "job-extra-directives": ["--gres=gpu:1", "--signal=B:TERM@60", "--requeue"]}
     own |= {"worker-extra-args": ["--lifetime", "230m"]}
     with dask.config.set({"jobqueue.slurm": {**dask.config.get("jobqueue.slurm"), **own}}):
-        with cluster.slurm("gpu", 0, tmp_path) as found:
+        with cluster.slurm("gpu", 0, tmp_path, "cuda") as found:
             script = found.job_script()
     lines = ("#SBATCH -p gpu", "#SBATCH -A me", "#SBATCH -t 04:00:00", "#SBATCH --gres=gpu:1", "#SBATCH --requeue")
-    for line in (*lines, "#SBATCH --signal=B:TERM@60", "module load it", "export OMP_NUM_THREADS=1"):
+    exports = ("export OMP_NUM_THREADS=1", "export TOKENIZERS_PARALLELISM=true")
+    for line in (*lines, "#SBATCH --signal=B:TERM@60", "module load it", *exports):
         assert line in script.splitlines()
+    assert "CUDA_VISIBLE_DEVICES" not in script  # Slurm gives each job its card
     assert "--lifetime 230m" in script  # a worker leaves by itself before the time limit, if the user says so
     assert f"{sys.executable} -m distributed.cli.dask_worker tls://" in script
     assert "--no-dashboard" in script and f"--tls-key {tmp_path}/certificates/" in script
@@ -179,6 +186,14 @@ def test_nothing_here_can_be_reached_from_elsewhere(two):
     ours = [c for p in (us, *us.children(recursive=True)) for c in p.net_connections() if c.status == "LISTEN"]
     assert len(ours) >= 6 and {c.laddr.ip for c in ours} == {"127.0.0.1"}
     assert two.scheduler.address.startswith("tls://127.0.0.1:")
+
+
+def test_dasks_page_is_named_where_there_is_one(two, monkeypatch):
+    monkeypatch.setattr(reproduce, "find_spec", lambda name: None)
+    assert "none, it needs bokeh" in reproduce.dashboard(two, own=True)
+    monkeypatch.setattr(reproduce, "find_spec", lambda name: name)
+    said = reproduce.dashboard(two, own=True)
+    assert re.fullmatch(r"Dask's dashboard: http://127.0.0.1:\d+/status", said), said
 
 
 def test_a_killed_worker_goes_on_from_its_checkpoint_and_loses_no_digit(two, made, world, monkeypatch):
@@ -210,9 +225,26 @@ def test_a_unit_that_two_do_at_once_is_trained_and_published_once(two, world):
     assert before == (final.stat().st_ino, (final / ".hash").stat().st_mtime_ns)
 
 
+def trees(client) -> dict[str, Path]:
+    """Address -> the folder of its own where a worker lays what a unit reads."""
+    known = client.scheduler_info(n_workers=-1)["workers"]
+    return {address: Path(worker["local_directory"]) / "rlnlp" / "tree" for address, worker in known.items()}
+
+
+def in_the_middle(work: Sweep, stage: str, own: dict[str, Path], said: list[str]) -> str:
+    """The address of a worker with its own folder that has a checkpoint of update 5, and is not done. own: `trees`."""
+
+    def far() -> list[str]:
+        assert not done(work, stage), said
+        return [address for address in work.busy if state(own[address], 5)]
+
+    return until(far, lambda: f"update 5: {said}")[0]
+
+
 def test_workers_without_our_folder_get_what_they_read_and_send_what_they_finish(two, made, world, monkeypatch):
+    """One of them is killed in the middle of a seed: that seed is trained again by another, and nothing else is."""
     work, said = sweep(two, world)
-    work.asking = (str(world / "not there"), work.asking[1])  # as where the head's folder is not mounted
+    work.asking = (str(world / "not there"), *work.asking[1:])  # as where the head's folder is not mounted
     scratch = world / ".scratch/tests"
     shutil.rmtree(world / "models" / "draw2")
     until(lambda: done(work, "models@2"), lambda: f"the models: {said}")
@@ -220,14 +252,21 @@ def test_workers_without_our_folder_get_what_they_read_and_send_what_they_finish
     assert len(parts) == 4, said
     base.build(conditions.load_stage("models", world), 2, world / "data/draw2", world / "models/draw2", scratch)
     assert parts == {path: path.stat().st_ino for path in scratch.glob("models_draw2/*/*/finished")}
-    until(lambda: done(work, "runs@ppo_kl_0"), lambda: f"the runs: {said}")
+    own, processes = trees(two), two.run(os.getpid)
+    address = in_the_middle(work, f"runs@{NAME}", own, said)
+    os.kill(processes[address], signal.SIGKILL)
+    unit = work.busy[address][0]
+    until(lambda: done(work, f"runs@{NAME}"), lambda: f"the runs: {said}")
+    assert [f"draw {unit.draw}, goes to" in line for line in said if "goes to another worker" in line] == [True], said
     assert not list(scratch.glob("runs/*/*/checkpoint"))
     assert collected(world, monkeypatch) == without_workers(made)
+    until(lambda: len(trees(two)) == 2, "another worker in its place")
 
 
-def worker(client, folder: Path, first: Path, *more: str) -> subprocess.Popen:
-    """A worker of its own, that looks for packages in the folder `first` before others. more: of its command."""
-    command = [sys.executable, "-m", "distributed.cli.dask_worker", client.scheduler.address, "--no-dashboard"]
+def worker(client, folder: Path, first: Path, *more: str, within: tuple[str, ...] = ()) -> subprocess.Popen:
+    """A worker of its own, that looks for packages in the folder `first` before others. more: of its command; within:
+    a command that runs it."""
+    command = [*within, sys.executable, "-m", "distributed.cli.dask_worker", client.scheduler.address, "--no-dashboard"]
     for name, text in client.security.get_tls_config_for_role("worker").items():
         if name in ("ca_file", "cert", "key"):
             (folder / name).write_text(text)
@@ -241,6 +280,48 @@ def worker(client, folder: Path, first: Path, *more: str) -> subprocess.Popen:
             stdout=log,
             stderr=log,
         )
+
+
+# a process in here sees no other's number; it ends with the command
+NAMESPACE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+
+
+def namespaces() -> bool:
+    """Whether this system lets us make one."""
+    if shutil.which(NAMESPACE[0]) is None:
+        return False
+    return subprocess.run([*NAMESPACE, "true"], capture_output=True).returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not namespaces(), reason="process namespaces: not allowed here")
+def test_workers_that_share_neither_folder_nor_process_numbers_and_one_is_killed(
+    two, made, world, tmp_path, monkeypatch
+):
+    """As on two machines: both are number 1 of their namespace, and the locks that they write name that number."""
+    work, said = sweep(two, world)
+    work.asking = (str(world / "not there"), *work.asking[1:])
+    known = {*two.scheduler_info(n_workers=-1)["workers"]}
+    work.asked = dict.fromkeys(known)  # judged already: the two that share our namespace are given nothing
+    jobs = {}
+    try:
+        for name in ("one", "other"):
+            (tmp_path / name).mkdir()
+            jobs[name] = worker(two, tmp_path / name, tmp_path / name, within=NAMESPACE)
+        until(lambda: done(work) and len(work.workers) == 2, lambda: f"both: {said}")
+        assert {*two.run(os.getpid, workers=[*work.workers]).values()} == {1}
+        stage, own = f"runs@{NAME}", trees(two)
+        address = in_the_middle(work, stage, own, said)
+        jobs[own[address].relative_to(tmp_path).parts[0]].kill()
+        unit = work.busy[address][0]
+        until(lambda: done(work, stage), lambda: f"the end: {said}")
+    finally:
+        for job in jobs.values():
+            job.kill()
+            job.wait()
+    assert [line for line in said if f"{stage}, draw {unit.draw}, goes to another worker" in line], said
+    assert collected(world, monkeypatch) == without_workers(made)
+    until(lambda: done(work) and work.asked.keys() == known)
 
 
 def test_a_worker_with_other_libraries_or_code_is_refused_and_told_why(two, world, tmp_path):
@@ -314,24 +395,141 @@ def test_what_fails_on_workers_is_left_to_the_head_after_one_try(two, world):
     assert "Traceback" in (world / ".scratch/tests" / units.log_of(Unit("runs@ppo_kl_0", 1))).read_text()
 
 
-def test_from_a_worker_comes_nothing_but_finished_units(tmp_path):
-    def tar(name: str, kind: bytes = tarfile.REGTYPE) -> bytes:
-        out = io.BytesIO()
-        with tarfile.open(fileobj=out, mode="w") as archive:
-            member = tarfile.TarInfo(name)
-            member.type, member.linkname = kind, "/etc/passwd"
-            archive.addfile(member)
-        return out.getvalue()
+def packed(name: str, kind: bytes = tarfile.REGTYPE) -> bytes:
+    """What a worker sends, with one member."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        member = tarfile.TarInfo(name)
+        member.type, member.linkname = kind, "/etc/passwd"
+        archive.addfile(member)
+    return out.getvalue()
 
+
+def test_from_a_worker_comes_nothing_but_finished_units(tmp_path):
     good = "runs/ppo_kl_0/seed1-00ff/final/policy/model.safetensors"
-    parcels.unpack(tar(good), tmp_path / "a")
+    parcels.unpack(packed(good), tmp_path / "a")
     assert (tmp_path / "a" / good).is_file()
     for name in ("../x", "runs/a/b/final/../../../../x", "/x", "runs/a/b/checkpoint/x", "head/x", "placement.json"):
         with pytest.raises(ConfigError, match="expected finished units alone"):
-            parcels.unpack(tar(name), tmp_path / "b")
+            parcels.unpack(packed(name), tmp_path / "b")
     with pytest.raises(ConfigError, match="expected finished units alone"):
-        parcels.unpack(tar(good, tarfile.SYMTYPE), tmp_path / "b")
+        parcels.unpack(packed(good, tarfile.SYMTYPE), tmp_path / "b")
     assert not [path for path in (tmp_path / "b").rglob("*") if path.is_file()]
+
+
+# ------------------------------------------------------------------------------------------------------------- faults
+class Done:
+    """A future of what was done at once."""
+
+    def __init__(self, job, given):
+        try:
+            self.value, self.error, self.status = job(*given), None, "finished"
+        except Exception as error:
+            self.value, self.error, self.status = None, error, "error"
+
+    def done(self) -> bool:
+        return True
+
+    def result(self):
+        return self.value
+
+    def exception(self):
+        return self.error
+
+    def cancel(self) -> None:
+        pass
+
+
+class Here:
+    """A client whose one worker is this process, so that its disk and its clock can be spoilt."""
+
+    def scheduler_info(self, n_workers: int) -> dict:
+        return {"workers": {"here": {}}}
+
+    def submit(self, job, *given, **where) -> Done:
+        return Done(job, given)
+
+
+@pytest.fixture
+def alone(world, monkeypatch):
+    """A way to begin a sweep in this process."""
+    facts = {"same": dict(ONE_THREAD), "code": {}, "machine": "here", "shared": True}
+    monkeypatch.setattr(units, "about", lambda *asked: facts)
+    monkeypatch.setenv(states.EVERY_UPDATE, "1")
+    return lambda: sweep(Here(), world)
+
+
+def without_room(number: int, where: str) -> None:
+    """`os.fsync` on a disk that is full for files whose path has ``where``."""
+    if where in os.readlink(f"/proc/self/fd/{number}"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
+def test_a_full_disk_then_a_clock_that_jumps_back_lose_nothing_that_was_finished(made, world, alone, monkeypatch):
+    work, said = alone()
+    stage = f"runs@{NAME}"
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", lambda number: without_room(number, "/seed1-"))
+        until(lambda: done(work, stage), lambda: f"the end: {said}")
+    why = "OSError: [Errno 28] No space left on device"
+    again = f"{stage}, draw 1, goes to another worker ({why})"
+    failed = f"{stage}, draw 1, failed ({why}); the head tries it itself"
+    assert said == [again, again, failed, f"{stage}, draw 2, done"]
+    (kept,) = (world / ".scratch/tests/runs").glob("*/*/final")
+    assert kept.parent.name.startswith("seed2-") and not list(kept.parents[1].rglob("*.tmp"))
+    before = (kept.stat().st_ino, (kept / ".hash").stat().st_mtime_ns)
+
+    clock = itertools.count(time.time(), -3600)  # an hour back at each look
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: next(clock))
+        patch.setattr(time, "time_ns", lambda: int(time.time() * 1e9))
+        work, said = alone()
+        until(lambda: done(work, stage), lambda: f"the end: {said}")
+    assert said == [f"{stage}, draw 1, done", f"{stage}, draw 2, done"]
+    assert before == (kept.stat().st_ino, (kept / ".hash").stat().st_mtime_ns)
+    assert (world / ".scratch/tests" / units.log_of(Unit(stage, 2))).read_text().count(" 0/15 ") == 1
+    assert collected(world, monkeypatch) == without_workers(made)
+
+
+def test_a_folder_that_is_read_only_is_said_and_left_to_the_head(world, alone, monkeypatch):
+    work, said = alone()
+
+    def mkdir(self: Path, *given, real=Path.mkdir, **more) -> None:
+        if self.name == "units":  # of the logs
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(self))
+        real(self, *given, **more)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    until(lambda: done(work, f"runs@{NAME}"), lambda: f"the end: {said}")
+    assert len(said) == 6 and all("Read-only file system" in line and "\n" not in line for line in said), said
+    assert sum(line.endswith("; the head tries it itself") for line in said) == 2
+
+
+def test_what_a_worker_had_no_room_for_is_named(tmp_path, monkeypatch):
+    (tmp_path / "worker").mkdir()
+    monkeypatch.setattr("distributed.get_worker", lambda: type("", (), {"local_directory": str(tmp_path / "worker")}))
+    with pytest.raises(OSError, match=r"data/draw1/a.jsonl was sent and could not be kept in .*worker.* MB free"):
+        parcels.laid({"data/draw1/a.jsonl": "00ff"})
+
+
+def test_a_head_without_room_says_it_in_a_line_and_keeps_what_is_whole(tmp_path, monkeypatch, capsys):
+    scratch, name = tmp_path / "scratch", "runs/ppo_kl_0/seed{}-00ff/final/curves.csv"
+    parcels.unpack(packed(name.format(2)), scratch)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    for fault in (errno.ENOSPC, errno.EROFS, errno.EDQUOT):
+        with monkeypatch.context() as patch:
+            words = OSError(fault, os.strerror(fault), "scratch")
+            patch.setattr(os, "fsync", lambda number, words=words: (_ for _ in ()).throw(words))
+            assert status(lambda: parcels.unpack(packed(name.format(1)), scratch), False, "the same goes on") == 1
+        said = capsys.readouterr().err
+        assert said == f"error: {words}; finished work is kept. With room to write, the same goes on\n"
+        assert [path.parent.name for path in scratch.glob("runs/*/*/final")] == ["seed2-00ff"]
+        assert [path.name for path in scratch.iterdir()] == ["runs"]  # nothing half done
+    with pytest.raises(FileNotFoundError):  # an error of the program stays one
+        status(lambda: open(tmp_path / "none"), False, "")
+    parcels.unpack(packed(name.format(1)), scratch)
+    assert (scratch / name.format(1)).is_file() and (scratch / name.format(2)).is_file()
 
 
 # ------------------------------------------------------------------------------------------------------ the pipeline
@@ -348,57 +546,107 @@ COLLECT = """
 from workbook.runs import conditions, experiment
 given = conditions.load_condition(condition)
 experiment.run_condition(given, given.folder / "runs" / condition)
+print((given.folder / "runs" / condition / "per_seed.csv").read_text())
 """
 COMMAND = """
 import sys
 from pathlib import Path
-from workbook.stages.reproduce import reproduce
+from workbook.stages import reproduce, sweep
+class Apart(sweep.Sweep):  # as where the head's folder is not mounted
+    def __init__(self, *given):
+        super().__init__(*given)
+        self.asking = ("not there", *self.asking[1:])
 if __name__ == "__main__":
-    sys.exit(not reproduce(Path(), Path(".scratch/tests"), ours=False, workers="local:1"))
+    if sys.argv[2] == "apart":
+        reproduce.Sweep = Apart
+    sys.exit(not reproduce.reproduce(Path(), Path(".scratch/tests"), ours=False, workers=sys.argv[1]))
 """
+
+
+def pipeline(folder: Path) -> Path:
+    """A profile's folder with a pipeline that collects the run; the notebook that does it."""
+    subprocess.run(["git", "init", "-q", "."], cwd=folder, check=True)
+    (folder / ".dvc").mkdir()
+    (folder / ".dvc/config").write_text("[core]\n    analytics = false\n")
+    (folder / "dvc.yaml").write_text(PIPELINE)
+    cells = [nbformat.v4.new_code_cell("condition = ''", metadata={"tags": ["parameters"]})]
+    cells.append(nbformat.v4.new_code_cell(COLLECT))
+    for number, cell in enumerate(cells):
+        cell["id"] = f"cell-{number}"  # else by chance
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), folder / "collect.ipynb")
+    (folder / "head.py").write_text(COMMAND)
+    return folder / "collect.ipynb"
+
+
+def head(world: Path, workers: str, where: str = "together", **variables: str) -> subprocess.Popen:
+    """`make reproduce WORKERS=...` of that pipeline. where: "apart" if its workers do not share its folder."""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1", states.EVERY_UPDATE: "1"}
+    with open(world / "said", "w") as said:
+        command = [sys.executable, "head.py", workers, where]
+        return subprocess.Popen(command, cwd=world, env={**environment, **variables}, stdout=said, stderr=said)
+
+
+def finishes(made: Path, world: Path, *given: str) -> None:
+    """The same command ends well, and its tables are those of a run without workers."""
+    process = head(world, *given)
+    try:
+        assert process.wait(600) == 0, (world / "said").read_text()
+    finally:
+        process.kill()
+    assert without_workers(made) == {name: (world / "runs" / NAME / name).read_bytes() for name in TABLES}
+
+
+def kill_head(process: subprocess.Popen) -> None:
+    """SIGKILL, and the end of all that it started."""
+    started = [child.pid for child in psutil.Process(process.pid).children(recursive=True)]
+    process.kill()
+    assert process.wait() == -signal.SIGKILL and started
+    until(lambda: not any(map(alive, started)), "the end of its workers")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_a_killed_head_and_what_dvc_has_already(made, world):
-    """Its workers end with it; the same command finishes; what DVC's cache has is not trained, what has to is."""
-    subprocess.run(["git", "init", "-q", "."], cwd=world, check=True)
-    (world / ".dvc").mkdir()
-    (world / ".dvc/config").write_text("[core]\n    analytics = false\n")
-    (world / "dvc.yaml").write_text(PIPELINE)
-    cells = [nbformat.v4.new_code_cell("condition = ''", metadata={"tags": ["parameters"]})]
-    cells.append(nbformat.v4.new_code_cell(COLLECT))
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), world / "collect.ipynb")
-    (world / "head.py").write_text(COMMAND)
+def test_a_killed_head_and_what_dvc_has_already(made, world, tmp_path):
+    """Its workers end with it; the same command finishes; what DVC's cache has is not trained, what has to is. The
+    executed notebook is that of a run which trains in it, byte for byte."""
+    notebook, logs = pipeline(world), world / ".scratch/tests/logs/units"
+    plain = tmp_path / "plain"
+    shutil.copytree(world, plain)
+    train = ["run", "collect.ipynb", "executed.ipynb", "-p", "condition", NAME]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    subprocess.run([sys.executable, "-m", "workbook.stages.nb", *train], cwd=plain, env=environment, check=True)
+    assert len(list(plain.glob(".scratch/tests/runs/*/*/final"))) == 2
 
-    def head() -> subprocess.Popen:
-        with open(world / "said", "w") as said:
-            return subprocess.Popen([sys.executable, "head.py"], cwd=world, env=environment, stdout=said, stderr=said)
-
-    def ended() -> None:
-        process = head()
-        try:
-            assert process.wait(600) == 0, (world / "said").read_text()
-        finally:
-            process.kill()
-        assert without_workers(made) == {name: (world / "runs" / NAME / name).read_bytes() for name in TABLES}
-
-    logs = world / ".scratch/tests/logs/units"
-    first = head()
-    until(lambda: state(world, 2) or first.poll() is not None, "update 10")
-    started = [process.pid for process in psutil.Process(first.pid).children(recursive=True)]
-    first.kill()
-    assert first.wait() == -signal.SIGKILL and started
-    until(lambda: not any(map(alive, started)), "the end of its workers")
-    ended()
+    first = head(world, "local:1")
+    until(lambda: state(world, 2) or first.poll() is not None, "update 2")
+    kill_head(first)
+    finishes(made, world, "local:1")
     assert sum(path.read_text().count(" 0/15 ") for path in logs.iterdir()) == 2  # two seeds, each begun once
+    assert (world / "executed.ipynb").read_bytes() == (plain / "executed.ipynb").read_bytes()
 
     for place in ("runs", ".scratch"):
         shutil.rmtree(world / place)
-    ended()
+    finishes(made, world, "local:1")
     assert not logs.exists()
-    notebook = world / "collect.ipynb"
     notebook.write_text(notebook.read_text().replace("given = conditions", "again = given = conditions"))
-    ended()
+    finishes(made, world, "local:1")
     assert sorted(path.name for path in logs.iterdir()) == [f"runs@{NAME}-1.log", f"runs@{NAME}-2.log"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_a_worker_with_its_own_folder_is_killed_and_then_the_head(made, world):
+    """The same command finishes: each kill costs the seeds that were not finished, and no digit."""
+    pipeline(world)
+    first = head(world, "local:2", "apart", DASK_TEMPORARY_DIRECTORY=str(world / "own"))
+
+    def far() -> list[Path]:
+        assert first.poll() is None, (world / "said").read_text()
+        return [path for tree in world.glob("own/*/*/rlnlp/tree") for path in state(tree, 5)]
+
+    seed = until(far, "update 5")[0].parents[1]
+    os.kill(int((seed / ".holder").read_text().split()[1]), signal.SIGKILL)  # who trains it, as its lock says
+    until(lambda: "goes to another worker" in (world / "said").read_text(), lambda: (world / "said").read_text())
+    kill_head(first)
+    assert not list(world.glob(".scratch/tests/runs/*/*/checkpoint"))
+    finishes(made, world, "local:2", "apart")

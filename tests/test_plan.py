@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from ruamel.yaml import YAML
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from workbook.draws import base, training, variants
@@ -421,6 +423,31 @@ def test_json_says_the_same(tmp_path, capsys):
     assert (
         ppo["episodes"] == 5 * 50 * 27 and ppo["sampled"] == 5 * 50 * 27 * 48 and ppo["trained"] == 5 * ppo["sampled"]
     )
+
+
+def test_runs_whose_rows_the_paper_prints_are_added_up(tmp_path, capsys):
+    """All rows of claims.yaml that the paper prints of reviews, but those of rewards with fewer labels."""
+    listed = YAML(typ="safe", pure=True).load(ROOT / "profiles" / "paper" / plan.PRINTED)
+    known = YAML(typ="safe", pure=True).load(ROOT / "claims.yaml").values()
+    rows = {row for claim in known for row in claim.get("published", ()) if re.match(r"T[5-8] ", row)}
+    assert rows - listed.keys() == {f"T7 {name} {share}" for name in ("PPO", "NLPO") for share in ("0.0", "0.1", "0.5")}
+    assert listed.keys() - rows == {"T5 PPO+supervised inf", "T5 NLPO+supervised inf"}  # no claim compares with them
+    path = profile_copy(tmp_path)
+    shutil.copy(ROOT / "profiles" / "paper" / plan.PRINTED, path.parent)
+    assert plan.main(["paper", "--root", str(tmp_path), "--json"]) == 3
+    found = json.loads(capsys.readouterr().out)
+    every = {row["name"]: row for report in found["reports"] for row in report["conditions"]}
+    (given,) = found["printed"]
+    assert given["conditions"] == list(dict.fromkeys(listed.values()))
+    for name in ("hours", "fixed_hours", "flops"):
+        assert given[name] == pytest.approx(sum(every[condition][name] for condition in given["conditions"]))
+    count, hours = plan.printed_hours(checks.load(path), COMPUTED)  # the same, where nothing was looked for
+    assert (count, hours) == (len(given["conditions"]), pytest.approx(given["fixed_hours"]))
+    said = plan_text.text(found)
+    assert f"the paper prints, {count} conditions x 5 seeds: step by step" in said and f"in bf16 {hours:.2f}" in said
+    (path.parent / plan.PRINTED).write_text("T5 PPO inf: ppo_kl_1\n")
+    assert plan.main(["paper", "--root", str(tmp_path)]) == 1
+    assert "expected names of runs, found 'ppo_kl_1'; did you mean 'ppo_kl_0'" in capsys.readouterr().err
 
 
 def test_the_rates_of_the_bench_replace_the_guesses(tmp_path, capsys):

@@ -330,6 +330,7 @@ def test_the_policys_mode_is_left_as_it_was(policy):
     assert model.training
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("name", RULES)
 def test_a_replayed_graph_is_its_eager_twin_bit_for_bit(policy, older, name):

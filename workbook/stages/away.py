@@ -33,7 +33,7 @@ from typing import Any
 from rlnlp.settings import ConfigError
 from workbook.runs import checks, conditions
 from workbook.runs.params import Params
-from workbook.stages import depends, parcels, units
+from workbook.stages import cards, depends, parcels, units
 from workbook.stages.command import status
 from workbook.stages.outside import planned
 from workbook.stages.pipeline import RUNS, key, kind
@@ -44,7 +44,6 @@ from workbook.store.locks import writer_lock
 
 ABOUT = "executed/away.json"  # in the profile's folder: the machine that runs it
 SMALL = 100_000  # bytes: facts of models and data are smaller, tokenizers and texts are not
-ON_GPU = {"TOKENIZERS_PARALLELISM": "true", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
 
 
 class TimeUp(Exception):
@@ -94,11 +93,11 @@ def run(params: Params, jobs: int, gpus: int, seconds: float) -> bool:
     unit_of = functools.partial(_unit, str(root), *places)
     if conditions.main([str(params.path), str(params.folder / "build")]):
         return False
-    os.environ.update({**environment(), **(ON_GPU if params.device != "cpu" else {})})
+    os.environ.update({**environment(), **cards.of_slot(params.device, 0, [])})
     until, failed, method = time.monotonic() + seconds, 0, multiprocessing.get_context("spawn")
     slots = method.SimpleQueue()
     for number in range(jobs):
-        slots.put(str(number % gpus) if params.device != "cpu" else "")
+        slots.put(str(number % gpus) if params.device == "cuda" else "")
     with ProcessPoolExecutor(jobs, method, slot, (slots,)) as pool:
         _one_machine(params, pool.submit(about, params.device, params.precision).result())
         try:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rlnlp.settings import ConfigError, nearest
+from workbook.stages import cards
 from workbook.stages.processes import ONE_THREAD, environment
 
 FORMS = {  # how WORKERS may look
@@ -40,14 +41,15 @@ def check(workers: str, insecure: bool = False) -> None:
 
 
 @contextlib.contextmanager
-def connected(workers: str, jobs: int, scratch: Path, timeout: float = 20) -> Iterator[Any]:
-    """The client of what WORKERS names; what was started for it ends with the block."""
+def connected(workers: str, jobs: int, scratch: Path, timeout: float = 20, device: str = "cpu") -> Iterator[Any]:
+    """The client of what WORKERS names; what was started for it ends with the block. device: of the settings."""
     from distributed import Client
 
     form, _, rest = workers.partition(":")
     with contextlib.ExitStack() as held:
         if form in ("local", "slurm"):
-            workers = held.enter_context(local(int(rest)) if form == "local" else slurm(rest, jobs, scratch))
+            started = local(int(rest), device) if form == "local" else slurm(rest, jobs, scratch, device)
+            workers = held.enter_context(started)
         else:
             reach(workers, timeout)
         try:
@@ -78,16 +80,14 @@ def reach(workers: str, timeout: float) -> None:
         raise ConfigError(f"WORKERS={workers}: no scheduler listens there ({error})") from error
 
 
-def local(count: int) -> Any:
+def local(count: int, device: str) -> Any:
     """A cluster of processes on this machine, which nobody else can reach."""
-    from distributed import LocalCluster
-
     only_here = {"host": "127.0.0.1", "dashboard_address": HERE, "security": True}
-    quiet = {"silence_logs": 50, "memory_limit": 0, "env": environment()}
-    return LocalCluster(n_workers=count, threads_per_worker=1, **only_here, **quiet)
+    quiet = {"silence_logs": 50, "memory_limit": 0, "threads_per_worker": 1}
+    return cards.cluster(count, device, environment(), **only_here, **quiet)
 
 
-def slurm(partition: str, jobs: int, scratch: Path) -> Any:
+def slurm(partition: str, jobs: int, scratch: Path, device: str = "cpu") -> Any:
     """A cluster of Slurm jobs; account, time, memory and GPUs are those of Dask's jobqueue file."""
     import dask
 
@@ -99,10 +99,11 @@ def slurm(partition: str, jobs: int, scratch: Path) -> Any:
     certificates.mkdir(parents=True, exist_ok=True, mode=0o700)
     names = ("job-script-prologue", "worker-extra-args")  # ours come to the user's, and do not replace them
     users = {name: dask.config.get(f"jobqueue.slurm.{name}", None) or () for name in names}
+    variables = {**ONE_THREAD, **cards.of_slot(device, 0, [])}  # which card a job has, Slurm says
     own = {
         "queue": partition,
         "python": sys.executable,
-        "job_script_prologue": [*users["job-script-prologue"], *(f"export {n}={v}" for n, v in ONE_THREAD.items())],
+        "job_script_prologue": [*users["job-script-prologue"], *(f"export {n}={v}" for n, v in variables.items())],
         "worker_extra_args": [*users["worker-extra-args"], "--no-dashboard"],
     }
     safe = {"security": True, "shared_temp_directory": str(certificates)}

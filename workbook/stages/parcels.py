@@ -75,7 +75,10 @@ def laid(manifest: Mapping[str, str]) -> Path:
     for path, name in manifest.items():
         place = here / "tree" / path
         place.parent.mkdir(parents=True, exist_ok=True)
-        os.link(here / "content" / name, place)
+        if not (content := here / "content" / name).is_file():  # what `send` met there is told to nobody
+            free = shutil.disk_usage(here.parent).free / 1e6
+            raise OSError(f"{path} was sent and could not be kept in {here} ({free:,.0f} MB free)")
+        os.link(content, place)
     return here / "tree"
 
 

@@ -15,17 +15,19 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from rlnlp.settings import ConfigError
+from rlnlp.settings import ConfigError, nearest
 from workbook.runs import checks
 from workbook.runs.params import Params
+from workbook.runs.reading import read
 from workbook.stages import costs, reach, roofline
 from workbook.stages.costs import Cost
-from workbook.stages.outside import look, named
+from workbook.stages.outside import Found, look, named
 from workbook.stages.plan_text import text
 from workbook.stages.progress import Durations
 from workbook.stages.shapes import shapes, world_shapes
 
 RATES = "reports/bench/gpu.json"  # written by `python -m bench.gpu --report`, where a GPU was at hand
+PRINTED = "printed.yaml"  # beside params.yaml, if a profile has it: rows that the paper's tables print -> run
 
 
 def check_claims(params: Params) -> None:
@@ -80,6 +82,7 @@ def plan(params: Params, sustained: float, pass_seconds: float, rates: roofline.
         "reports": by_report(params, each, row),
         "conditions": len(each),
         "runs": len(each) * seeds,
+        "printed": [row("printed", total(each[name] for name in of), conditions=of) for of in [printed(params)] if of],
         "total": row("all", total([*before.values(), *each.values()])),
         "sustained": sustained,
         "pass_seconds": pass_seconds,
@@ -89,6 +92,26 @@ def plan(params: Params, sustained: float, pass_seconds: float, rates: roofline.
         "formula": costs.FORMULA,
         "measured": measured(params),
     }
+
+
+def printed(params: Params) -> list[str]:
+    """The conditions whose rows the paper prints, none where the profile does not say. Raises ConfigError naming one
+    that is no run of it."""
+    path = params.folder / PRINTED
+    names = list(dict.fromkeys(read(path)[0].values())) if path.is_file() else []
+    for name in names:
+        if name not in params.all_runs:
+            raise ConfigError(f"{path}: expected names of runs, found {name!r}{nearest(name, params.all_runs)}")
+    return names
+
+
+def printed_hours(params: Params, rates: roofline.Rates) -> tuple[int, float]:
+    """(conditions whose rows the paper prints, hours of all their seeds on one GPU with recorded steps), of models of
+    the published shapes; nothing is looked for."""
+    policy, reward = shapes(params, [Found(*wanted, "") for wanted in named(params)])
+    names, worlds = printed(params), world_shapes(params)
+    cost = total(costs.of_run(params, name, policy, reward, worlds) for name in names).times(len(params.seeds))
+    return len(names), rates.seconds(cost.flops, cost.decoded, cost.stepped) / 3600
 
 
 def total(each: Iterable[Cost]) -> Cost:

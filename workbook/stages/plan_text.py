@@ -77,6 +77,10 @@ def _reach(plan: dict, device: str) -> list[str]:
         lines += [
             "  Text and back is not in it: on one thread some 7 s a decoding of 5,000 prompts; give it all cores."
         ]
+    for rows in plan["printed"]:
+        runs = f"{len(rows['conditions'])} conditions x {plan['seeds']} seeds"
+        fast = f", recorded in bf16 {rows['fixed_hours']:,.2f}" if device == "cuda" else ""
+        lines += [f"  of it the runs whose rows the paper prints, {runs}: step by step {rows['hours']:,.1f}{fast}"]
     left, state = (f"{whole[name] / 1e9:,.1f} GB" for name in ("left", "checkpoint"))
     lines += [
         "",

@@ -16,14 +16,16 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Collection, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from rlnlp.settings import ConfigError
-from workbook.stages import afterwards, carry, cluster, digests, follow, forkserver
+from workbook.stages import afterwards, cards, carry, cluster, digests, follow, forkserver
 from workbook.stages.command import status
 from workbook.stages.pipeline import COLLECT, RUNS, Pipeline, key, kind, with_followers
 from workbook.stages.progress import clock, in_words, to_do
@@ -76,13 +78,12 @@ def reproduce(
             from workbook.stages import outside
 
             outside.check(checks.load(folder / "params.yaml"))
-        sweep = None
+        sweep, device = None, (values or {}).get("device", "cpu")
         if workers and not reports_only:
-            sweep = Sweep(held.enter_context(cluster.connected(workers, jobs, scratch)), folder, scratch)
-        scheduler = Scheduler(
-            folder, scratch, needs, changed, jobs, every, variables, [*order] or pipeline.order(), sweep
-        )
-        announce(scheduler, pipeline)
+            sweep = Sweep(held.enter_context(cluster.connected(workers, jobs, scratch, device=device)), folder, scratch)
+        first, slots = [*order] or pipeline.order(), cards.slots(device)
+        scheduler = Scheduler(folder, scratch, needs, changed, jobs, every, variables, first, sweep, slots)
+        announce(scheduler, pipeline, workers)
         good = scheduler.run()
         if good and not reports_only and pipeline.status():  # DVC has the last word
             pipeline.repro("all", "dvc.yaml")
@@ -94,6 +95,18 @@ def reproduce(
         tell_pages(folder, values, old)
         tell_end(scheduler, time.monotonic() - began)
         return not scheduler.failed
+
+
+def dashboard(client: Any, own: bool) -> str:
+    """Where Dask shows what its workers do. own: its scheduler was started here, with this Python's packages, and shows
+    the page to this machine alone."""
+    if own and not find_spec("bokeh"):
+        return "Dask's dashboard: none, it needs bokeh (.venv/bin/python -m pip install bokeh)"
+    try:
+        link = client.dashboard_link or "none"
+    except KeyError:  # a scheduler that was started without one
+        link = "none"
+    return f"Dask's dashboard: {re.sub('//[^/:]+', '//127.0.0.1', link) if own else link}"
 
 
 def collecting(
@@ -123,14 +136,16 @@ def collecting(
     return {s: needs[s] & stages for s in stages}
 
 
-def announce(scheduler: Scheduler, pipeline: Pipeline) -> None:
-    """Print what is to do and how long it may take."""
+def announce(scheduler: Scheduler, pipeline: Pipeline, workers: str = "") -> None:
+    """Print what is to do and how long it may take; of workers, where Dask shows them."""
     todo, jobs = scheduler.affected(), scheduler.jobs
     logs = os.path.relpath(pipeline.logs)
     print(f"{len(todo)} of {len(scheduler.needs)} stages to look at, {jobs} side by side; logs in {logs}")
     left = scheduler.durations.left({s: n for s, n in scheduler.needs.items() if s in todo}, {}, jobs)
     words = to_do(todo, pipeline.updates, len(pipeline.values["seeds"]) if pipeline.values else 0) or "small things"
     print(f"plan: {words}; {in_words(left)} on {jobs} worker{'s' * (jobs > 1)}", flush=True)
+    if scheduler.sweep:
+        print(dashboard(scheduler.sweep.client, not workers.startswith(("tls:", "tcp:"))), flush=True)
 
 
 def tell_end(scheduler: Scheduler, seconds: float) -> None:

@@ -88,11 +88,15 @@ class Rates:
 
 def rates(path: Path) -> Rates:
     """The rates of ``bench.gpu --report``'s file; those that it has not are computed, and ``why`` says which."""
-    known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return rates_of(json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}, path.name)
+
+
+def rates_of(known: dict, file: str) -> Rates:
+    """``rates`` of what a file of that name says."""
     assumed = {name: value for name, value in {**H200, **TARGETS}.items() if known.get(name) is None}
     of = {**known, **assumed}
     said = ", ".join(f"{name} {value:g}" for name, value in assumed.items() if name in ("copy_tb_s", "bf16", *TARGETS))
-    why = "computed: " if not known else f"measured on {known['device']} ({path.name})" + "; computed: " * bool(said)
+    why = "computed: " if not known else f"measured on {known['device']} ({file})" + "; computed: " * bool(said)
     sustained = known.get("update_fp32_share") and 1e12 * of["fp32"] * known["update_fp32_share"]
     step_s = known.get("readable_ms") and known["readable_ms"] / 1e3
     shares = of["decode_share"], of["update_share"]

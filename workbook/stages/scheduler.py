@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ class Job:
     process: psutil.Popen
     log: Path
     began: float
+    slot: int  # its place among those side by side
 
 
 class Scheduler:
@@ -41,15 +43,17 @@ class Scheduler:
         variables: dict[str, str] | None = None,
         order: list[str] | None = None,
         sweep: Sweep | None = None,
+        of_slot: Callable[[int], dict[str, str]] = lambda number: {},
     ):
         """order: the runs, first ones first; what is not in it goes before them, the longest first; sweep: workers,
-        which do the units of a stage before it starts."""
+        which do the units of a stage before it starts; of_slot: further variables of a stage by its place among those
+        that run, such as its GPU."""
         self.folder, self.logs, self.needs, self.jobs, self.every = folder, scratch / "logs", needs, jobs, every
         self.dirty, self.done, self.lost = set(changed), set(), set()  # lost: cannot start, as what they need failed
         self.failed: dict[str, str] = {}  # stage -> its last words and where to look
         self.waiting, self.running, self.variables = dict(needs), [], variables
         self.durations, self.began = Durations(scratch / "durations.json"), time.monotonic()
-        self.sweep = sweep
+        self.sweep, self.of_slot = sweep, of_slot
         self.counted: set[str] = set()  # runs whose seeds under earlier keys were looked for
         self.place = {stage: -i for i, stage in enumerate(order or [], 1)}
 
@@ -93,9 +97,10 @@ class Scheduler:
             while True:
                 while len(self.running) < self.jobs and (stage := self.next_stage()):
                     log = self.logs / f"{stage}.log"
-                    more = self.sweep.variables(stage) if self.sweep else {}
+                    place = min({*range(self.jobs)} - {job.slot for job in self.running})
+                    more = {**(self.sweep.variables(stage) if self.sweep else {}), **self.of_slot(place)}
                     process = start([*REPRO, "-s", stage], self.folder, log, {**(self.variables or {}), **more})
-                    self.running.append(Job(stage, process, log, time.monotonic()))
+                    self.running.append(Job(stage, process, log, time.monotonic(), place))
                     del self.waiting[stage]
                     self.say(f"{stage} started")
                     told = time.monotonic()

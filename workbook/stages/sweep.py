@@ -41,7 +41,7 @@ class Sweep:
         self.root, mark = (self.folder / given.root).resolve(), self.scratch / "head" / uuid4().hex
         shutil.rmtree(mark.parent, ignore_errors=True)  # that of the head before
         atomic_write(mark, "")  # who sees this file shares our folder
-        self.asking = (str(mark), given.task.name)
+        self.asking = (str(mark), given.task.name, given.device)
         self.asked: dict[str, Any] = {}  # address -> future of what a worker says of itself, None once it is judged
         self.workers: dict[str, dict[str, Any]] = {}  # those that may take part
         self.busy: dict[str, tuple[Unit, Any]] = {}
@@ -55,7 +55,7 @@ class Sweep:
     @cached_property
     def head(self) -> dict[str, Any]:
         """What workers have to be like."""
-        found = units.about(*self.asking)
+        found = units.about(*self.asking[:2])  # it may be where no GPU is
         return {**found, "same": {**found["same"], **ONE_THREAD}}
 
     def ready(self, stage: str) -> bool:

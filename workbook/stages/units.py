@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from workbook.runs import conditions
-from workbook.stages import parcels
+from workbook.stages import cards, parcels
 from workbook.stages.pipeline import RUNS, key, kind
-from workbook.stages.processes import ONE_THREAD, machine
+from workbook.stages.processes import ONE_THREAD
 from workbook.store import identity
 from workbook.store.fingerprint import libraries
 
@@ -50,7 +50,7 @@ def of_stage(stage: str, folder: Path) -> list[Unit]:
     return [Unit(stage, int(key(stage)))] if has(stage) else []
 
 
-def about(mark: str, task: str) -> dict[str, Any]:
+def about(mark: str, task: str, device: str = "cpu") -> dict[str, Any]:
     """What has to be the same on the head and here, the kind of this machine, and whether the head's folder is here.
 
     All the code is imported, so that what is said of it stays true while this process lives.
@@ -63,7 +63,7 @@ def about(mark: str, task: str) -> dict[str, Any]:
     for module in dict.fromkeys(name.partition(":")[0] for name in known):
         importlib.import_module(module)
     same = {**libraries(), **{name: os.environ.get(name, "not set") for name in ONE_THREAD}}
-    return {"same": same, "code": known, "machine": machine(), "shared": Path(mark).is_file()}
+    return {"same": same, "code": known, "machine": cards.machine(device), "shared": Path(mark).is_file()}
 
 
 def differs(head: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,116 @@
+"""Which GPU a process beside others sees, and what its machine is called: without a GPU, torch being told."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import distributed
+import pytest
+import torch
+
+from rlnlp.settings import ConfigError
+from workbook.stages import cards, cluster, processes, scheduler, units
+from workbook.stages.sweep import Sweep
+
+from .waiting import until
+
+
+@pytest.mark.parametrize("named, found", [("4, 7", ["4", "7"]), ("GPU-1a", ["GPU-1a"]), ("", []), ("-1", [])])
+def test_cards_are_those_that_the_user_lets_us_see(monkeypatch, named, found):
+    monkeypatch.setenv(cards.VISIBLE, named)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
+    assert cards.visible() == found
+
+
+def test_processes_take_the_cards_in_turn(monkeypatch):
+    monkeypatch.delenv(cards.VISIBLE, raising=False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    each = [cards.slots("cuda")(number) for number in range(5)]
+    assert [one.pop(cards.VISIBLE) for one in each] == ["0", "1", "0", "1", "0"]
+    assert each == [cards.ON_GPU] * 5 and cards.ON_GPU["TOKENIZERS_PARALLELISM"] == "true"
+    assert cards.slots("cuda:1")(3) == cards.ON_GPU  # which of all the cards, the settings say
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert cards.slots("cuda")(0) == cards.ON_GPU  # that there is none, the run says
+
+
+def test_a_profile_of_the_cpu_asks_nothing_of_cuda_and_sets_nothing(monkeypatch):
+    def asked(*_):
+        raise AssertionError("a profile of the CPU asked for a GPU")
+
+    for name in ("device_count", "is_available", "get_device_name"):
+        monkeypatch.setattr(torch.cuda, name, asked)
+    monkeypatch.setattr(distributed, "LocalCluster", lambda **given: given)
+    assert cards.slots("cpu")(1) == {} and cards.machine("cpu") == cards.machine() == processes.machine()
+    given = cluster.local(3, "cpu")
+    assert given["n_workers"] == 3 and given["env"] == processes.environment()
+    assert given["env"]["TOKENIZERS_PARALLELISM"] == "false"
+
+
+def test_a_machine_is_named_with_its_card_and_is_none_without(monkeypatch):
+    names = []
+    for card in ("NVIDIA A100", "NVIDIA H100"):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device, card=card: card)
+        names.append(units.about("no file", "imdb", "cuda")["machine"])
+    assert names == [f"{processes.machine()}, NVIDIA A100", f"{processes.machine()}, NVIDIA H100"]
+    assert units.about("no file", "imdb")["machine"] == processes.machine()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match="device cuda: expected a GPU that torch .* can use, found none"):
+        cards.machine("cuda")
+
+
+def test_workers_are_asked_for_their_card_and_the_head_is_not():
+    sweep = Sweep.__new__(Sweep)
+    sweep.asking = ("no file", "imdb", "cuda")
+    assert "same" in sweep.head  # here is no GPU, and nothing is raised
+
+
+@pytest.mark.slow
+def test_each_local_worker_has_a_card_and_keeps_it_when_it_is_started_again(monkeypatch, tmp_path):
+    monkeypatch.setenv(cards.VISIBLE, "4,7")
+    with cluster.connected("local:3", 3, tmp_path, device="cuda") as client:
+
+        def seen(name: str = cards.VISIBLE) -> dict[str, str]:
+            return client.run(os.getenv, name, on_error="ignore")
+
+        client.wait_for_workers(3)
+        before = seen()
+        assert sorted(before.values()) == ["4", "4", "7"]
+        assert {*seen("TOKENIZERS_PARALLELISM").values()} == {"true"} and {*seen("OMP_NUM_THREADS").values()} == {"1"}
+        address = next(address for address, card in before.items() if card == "7")
+        os.kill(client.run(os.getpid, workers=[address])[address], signal.SIGKILL)
+        until(lambda: address not in (now := seen()) and len(now) == 3, "another worker in its place")
+        assert sorted(seen().values()) == ["4", "4", "7"]
+
+
+class Process:
+    """A stage that ends well once ``ends`` says so."""
+
+    returncode = 0
+
+    def __init__(self, ends):
+        self.ends = ends
+
+    def poll(self):
+        return self.returncode if self.ends() else None
+
+
+def test_stages_side_by_side_have_a_card_each_and_the_next_has_the_free_one(monkeypatch, tmp_path):
+    monkeypatch.setenv(cards.VISIBLE, "4,7")
+    begun: list[tuple[str, str]] = []
+
+    def start(command, folder, log, variables):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text("")
+        first = not begun
+        begun.append((command[-1], variables[cards.VISIBLE]))
+        return Process((lambda: len(begun) == 4) if first else lambda: True)  # the first one outlives the others
+
+    monkeypatch.setattr(scheduler, "start", start)
+    monkeypatch.setattr(scheduler, "stop", lambda running: None)
+    monkeypatch.setattr(scheduler, "keep_lock", lambda *_: None)
+    needs = {f"data@{draw}": set() for draw in range(4)}
+    known = scheduler.Scheduler(tmp_path, tmp_path, needs, {*needs}, 2, of_slot=cards.slots("cuda"))
+    assert known.run()
+    assert [card for _, card in begun] == ["4", "7", "7", "7"] and {stage for stage, _ in begun} == {*needs}

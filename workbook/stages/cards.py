@@ -1,0 +1,76 @@
+"""GPUs for processes side by side: which card each of them sees, and what its machine is called then.
+
+For a profile of the CPU all of this is nothing: no variable is set, and a machine keeps its name.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from rlnlp.settings import ConfigError
+from workbook.stages import processes
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+# tokenisers on all cores: on a GPU nothing else needs them; a workspace of fixed size: the same digits every time
+ON_GPU = {"TOKENIZERS_PARALLELISM": "true", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+
+
+def visible() -> list[str]:
+    """The cards that processes started here may use, as CUDA names them. They are counted and not touched: a process
+    that has touched one cannot fork."""
+    if (named := os.environ.get(VISIBLE)) is not None:
+        return [name for name in map(str.strip, named.split(",")) if name not in ("", "-1")]
+    import torch
+
+    return [str(number) for number in range(torch.cuda.device_count())]
+
+
+def of_slot(device: str, number: int, cards: Sequence[str]) -> dict[str, str]:
+    """Variables of the process at place ``number``, from 0: the cards go round. {} on a CPU.
+
+    Where the settings name one (``cuda:1``), all use that, by the number that it has among all.
+    """
+    if device == "cpu":
+        return {}
+    return {**ON_GPU, **({VISIBLE: cards[number % len(cards)]} if device == "cuda" and cards else {})}
+
+
+def slots(device: str) -> Callable[[int], dict[str, str]]:
+    """``of_slot`` with the cards of this machine."""
+    cards = visible() if device == "cuda" else ()
+    return lambda number: of_slot(device, number, cards)
+
+
+def machine(device: str = "cpu") -> str:
+    """The kind of this machine; for a profile of GPUs its card too, as digits differ between cards. Raises ConfigError
+    where there is none."""
+    if device == "cpu":
+        return processes.machine()
+    import torch
+
+    if not torch.cuda.is_available():
+        raise ConfigError(f"device {device}: expected a GPU that torch {torch.__version__} can use, found none")
+    return f"{processes.machine()}, {torch.cuda.get_device_name(device)}"
+
+
+def cluster(count: int, device: str, env: Mapping[str, str], **given: Any) -> Any:
+    """Dask's LocalCluster of so many workers; on GPUs each has its card, and keeps it when it is started again."""
+    from distributed import LocalCluster
+
+    if device == "cpu":
+        return LocalCluster(n_workers=count, env=env, **given)
+    own = slots(device)
+
+    class InTurn(LocalCluster):
+        def new_worker_spec(self) -> dict:
+            added = super().new_worker_spec()  # one, by its number
+            for number, one in added.items():
+                options = {**one["options"], "env": {**env, **own(number)}}
+                added[number] = {**one, "options": options}
+            return added
+
+    found = InTurn(n_workers=0, env=env, **given)
+    found.scale(count)  # they come while the client waits for them
+    return found
