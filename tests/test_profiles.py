@@ -21,7 +21,7 @@ def test_what_is_made_is_current_and_nothing_else_is_there(path):
         ["git", "ls-files", "."], cwd=path.parent, capture_output=True, text=True, check=True
     ).stdout
     made = {name for name in tracked.split() if name.partition("/")[0] in MADE}
-    made |= {"registered.yaml"} if path.parent.name == "settle" else set()
+    made |= {"settle": {"registered.yaml"}, "paper": {"printed.yaml"}}.get(path.parent.name, set())
     assert set(tracked.split()) - made <= {"overlay.yaml", "params.yaml", "dvc.yaml", "dvc.lock"}
 
 

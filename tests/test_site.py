@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
+from workbook.grue.pictures import label
 from workbook.results.tables import between
 from workbook.site import benchmark, build, charts, claim_page, committed, effects, forest, front, lessons, reference
 from workbook.site.links import LinkError, Links
@@ -260,14 +261,14 @@ def test_a_claim_of_the_benchmark_has_arms_what_would_turn_it_texts_and_a_comman
         turned, arms, wrote, again = parts.values()
         assert [*parts] == [*TOLD_OF_THE_BENCHMARK], name
         assert all(f"| {test.name} | " in turned for test in asked.values() if test.role == "decides")
-        assert all(f"(`{arm}`)" in arms or f"“{arm}”" in arms for arm in benchmark.named(asked))
+        assert all(f"| {label(arm)} |" in arms or f"“{arm}”" in arms for arm in benchmark.named(asked))
         written = [line for line in wrote.splitlines() if line.startswith("    | ")]
         assert "No text" not in wrote and written and all(line.strip() in board for line in written)
         assert "make grue\n" in again and re.search(r"\d+ to \d+ minutes on two cores", again)
         on_the_scale = [test for test in asked.values() if test.column != "metric/words"]
         assert text.count('class="forest-row"') == len(on_the_scale), name
     text = claim_page.page(found(), "P31")
-    assert "`sup_ppo` − `sup_ppo_meteor`, by `metric/parent`, on `totto`" in text
+    assert "supervised + PPO − (supervised + PPO, METEOR paid), by `metric/parent`, on `totto`" in text
     assert "| supervised | PPO, paid meteor_stem | " in text and "updates `12`" in text
     assert "mean over `common_gen`, `totto` and `narrativeqa`, less that over `cnn_dailymail` and `wmt16`" in (
         claim_page.page(found(), "P13")

@@ -5,12 +5,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-import workbook.runs.checks
 from workbook.ledger import __main__ as command
 from workbook.ledger import checks, judge, submitted
 from workbook.ledger.claim import ClaimError
 from workbook.results import results as tables
 from workbook.results.files import per_seed
+from workbook.runs import older
 
 ROOT = Path(__file__).parents[1]
 KNOWN = checks.load(ROOT / "claims.yaml")
@@ -19,7 +19,7 @@ FEW = ["zero_shot", "ppo_kl_0", "ppo_kl_default", "nlpo_kl_0", "nlpo_kl_default"
 
 @pytest.fixture(scope="module")
 def params():
-    return workbook.runs.checks.load(ROOT / "profiles/full/params.yaml")
+    return older.settings(ROOT / "profiles/full/params.yaml")  # those that its table is of
 
 
 @pytest.fixture(scope="module")

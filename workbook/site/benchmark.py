@@ -126,12 +126,14 @@ def tests(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def compared(test: Test) -> str:
-    """ "`nlpo` − `ppo`, mean over `common_gen` and `totto`": a test's sum, and the tasks that it is over."""
+    """ "NLPO − PPO, mean over `common_gen` and `totto`": a test's sum, and the tasks that it is over."""
     parts = []
     for arm, column, weight in test.columns():
         size = "" if abs(weight) == 1 else f"{abs(weight):g} "
         of = "" if column == test.column else f" of `{column}`"
-        parts.append(f"{'−' if weight < 0 else '+'} {size}`{arm}`{of}")
+        parts.append(
+            f"{'−' if weight < 0 else '+'} {size}{f'({called})' if ',' in (called := label(arm)) else called}{of}"
+        )
     by = "" if test.column == REWARD else f", by `{test.column}`"
     less = f", less that over {join([f'`{task}`' for task in test.minus])}" if test.minus else ""
     over = f"{'mean over ' if len(test.tasks) > 1 else 'on '}{join([f'`{task}`' for task in test.tasks])}"
@@ -172,7 +174,7 @@ def arms(settings: Mapping[str, Any], asked: Mapping[str, Test]) -> str:
         arm = ARMS.get(name)
         lines.append(
             {
-                "arm": f"{label(name)} (`{name}`)" if arm else f"the answer “{name}”",
+                "arm": label(name) if arm else f"the answer “{name}”",
                 "begins with": (label(arm.start) if arm.start else "the raw model") if arm else "–",
                 "then": trained(arm) if arm else "no model: every prompt gets the same answer",
                 "sets": sets(settings, arm) if arm else "–",
