@@ -131,9 +131,8 @@ def compared(test: Test) -> str:
     for arm, column, weight in test.columns():
         size = "" if abs(weight) == 1 else f"{abs(weight):g} "
         of = "" if column == test.column else f" of `{column}`"
-        parts.append(
-            f"{'−' if weight < 0 else '+'} {size}{f'({called})' if ',' in (called := label(arm)) else called}{of}"
-        )
+        called = f"({label(arm)})" if "," in label(arm) else label(arm)
+        parts.append(f"{'−' if weight < 0 else '+'} {size}{called}{of}")
     by = "" if test.column == REWARD else f", by `{test.column}`"
     less = f", less that over {join([f'`{task}`' for task in test.minus])}" if test.minus else ""
     over = f"{'mean over ' if len(test.tasks) > 1 else 'on '}{join([f'`{task}`' for task in test.tasks])}"
