@@ -30,7 +30,7 @@ help:
 	@echo '              reviews_pilot  what the settings of reviews are chosen by, an hour and a half'
 	@echo '              settle  that edition: run draw by draw by python -m workbook.stages.settle, not by make'
 	@echo '              paper   the published models and budgets, needs a GPU'
-	@echo '              gpu     real film reviews, a base model of 34 million weights; without DVC there, docs/use/machines.md'
+	@echo '              gpu     real film reviews, a base model of 30 million weights; without DVC there, docs/use/machines.md'
 	@echo '     WORKERS local:4, tls://host:8786 or slurm:partition: seeds and models on Dask workers'
 	@echo '     LOG     tensorboard, wandb, mlflow, dvclive: curves of runs as they come (.scratch/<profile>/followed)'
 	@echo 'make reports [PROFILE=$(PROFILE)]               reports and ledger from the runs that are finished so far'

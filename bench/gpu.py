@@ -36,6 +36,7 @@ STAGES = ("facts", "works", "exact", "decode", "update", "iteration", "evaluate"
 LIMIT, PATIENCE = 110, 170  # seconds: a stage begins nothing more; a stage that has not ended is killed
 PRECISIONS = ("fp32", "tf32", "bf16")
 RULES = ("plain", "top_k", "top_p", "nlpo")
+SLOW = {"fp32": 3e13, "tf32": 1e14, "bf16": 1e14}  # operations a second of a slow update: whether a row fits the time
 
 
 @dataclass(frozen=True)
@@ -353,7 +354,7 @@ def exact(stage: Stage) -> None:
 
 
 def decode(stage: Stage) -> None:
-    """Time of a step, not of a rollout: the readable path, the eager twin, the graph, one compiled."""
+    """Time of a step, not of a rollout: the readable path, the eager twin, the graph, one compiled and recorded."""
     import torch
 
     from rlnlp import rollout
@@ -376,7 +377,7 @@ def decode(stage: Stage) -> None:
                 row |= per(T, timed(work, stage, repeats=2))
                 return
             numbers = torch.rand(B, T, dtype=torch.float64)
-            graph = variant == "graph"
+            graph = variant != "eager"  # compiled: fewer kernels, recorded all the same
             sampler = StaticSampler(policy, prompts, sampling, **given, precision=precision, graph=graph)
             if variant == "compiled":
                 sampler.step.work = torch.compile(sampler.step.work, **compiler(stage))
@@ -397,20 +398,28 @@ def decode(stage: Stage) -> None:
             policies[name] = model_of(scale.shapes[name], stage.device)
         return policies[name]
 
-    policy, small = policy_of(first), scale.batches[0]
+    policy, small, most = policy_of(first), scale.batches[0], stage.precisions[-1]
     older = model_of(scale.shapes[first], stage.device, 1)
     with torch.no_grad():
         measure(first, policy, small, "fp32", "readable")
         for B in scale.batches[:2]:
             measure(first, policy, B, "fp32", "eager")
         for rule in RULES[1:]:
-            measure(first, policy, small, stage.precisions[-1], "graph", rule, older)
-        for name in scale.shapes:
-            for B in scale.batches:
-                for precision in dict.fromkeys((stage.precisions[-1], stage.precisions[0])):
+            measure(first, policy, small, most, "graph", rule, older)
+        for B in scale.batches:
+            for precision in by_worth(stage)[:2]:
+                measure(first, policy, B, precision, "graph")
+        if stage.time_for(30, "compiled"):
+            measure(first, policy, small, most, "compiled")
+        for precision in by_worth(stage)[:2]:
+            for name in list(scale.shapes)[1:]:
+                for B in scale.batches:
                     measure(name, policy_of(name), B, precision, "graph")
-        if stage.time_for(45, "compiled"):
-            measure(first, policy_of(first), small, stage.precisions[-1], "compiled")
+
+
+def by_worth(stage: Stage) -> list[str]:
+    """Precisions in the order in which they are measured: the fastest, the most exact, what lies between."""
+    return list(dict.fromkeys([*stage.precisions[::-2], *stage.precisions]))
 
 
 def per(n: int, row: dict) -> dict:
@@ -419,8 +428,8 @@ def per(n: int, row: dict) -> dict:
 
 
 def compiler(stage: Stage) -> dict:
-    """Arguments of torch.compile; on the CPU traced only, so that no C++ compiler is needed."""
-    return {"mode": "reduce-overhead"} if stage.device == "cuda" else {"backend": "eager"}
+    """Arguments of torch.compile, for these shapes and no others; on the CPU traced only: no C++ compiler is needed."""
+    return {"dynamic": False} if stage.device == "cuda" else {"dynamic": False, "backend": "eager"}
 
 
 def fixed_batch(shape: Shape, episodes: int, P: int, T: int, device: str) -> dict:
@@ -488,7 +497,23 @@ def step(optimizer, weights: list) -> None:
 def adamw(weights: list):
     import torch
 
-    return torch.optim.AdamW(weights, 1e-6, eps=1e-5, weight_decay=0.0, fused=True)
+    on_gpu = weights[0].is_cuda  # where a step can be recorded
+    return torch.optim.AdamW(weights, 1e-6, eps=1e-5, weight_decay=0.0, fused=True, capturable=on_gpu)
+
+
+def recorded(policy, value, batch: dict, T: int, precision: str):
+    """Forward, backward, clip and AdamW of one minibatch: on cuda one graph from the fourth call on."""
+    from rlnlp.static import Step
+
+    weights = [*policy.parameters(), *value.parameters()]
+    optimizer = adamw(weights)
+
+    def work() -> None:
+        clear(weights)  # gradients are made anew, in the graph's own memory
+        backward(policy, value, batch, T, precision)
+        step(optimizer, weights)
+
+    return Step(work, batch["ids"].device)
 
 
 def update(stage: Stage) -> None:
@@ -500,12 +525,13 @@ def update(stage: Stage) -> None:
     P, T, scale = stage.scale.prompt, stage.scale.new, stage.scale
     first, most = next(iter(scale.shapes)), stage.precisions[-1]
     plan = [(first, n, most, "compiled") for n in scale.minibatches[::2]]
-    plan += [(name, n, p, "eager") for name in scale.shapes for p in stage.precisions for n in scale.minibatches]
+    plan += [(name, n, p, "eager") for p in by_worth(stage) for name in scale.shapes for n in scale.minibatches]
     held: dict[str, tuple] = {}
     for name, episodes, precision, variant in plan:
-        if not stage.time_for(40 if variant == "compiled" else 4, f"{variant} {name} {episodes} {precision}"):
-            continue
         shape = scale.shapes[name]
+        needed = (scale.warm + scale.repeats) * update_flops(shape, episodes, P, T) / SLOW[precision]
+        if not stage.time_for(40 if variant == "compiled" else 3 + needed, f"{variant} {name} {episodes} {precision}"):
+            continue
         if name not in held:
             held.clear()
             policy = model_of(shape, stage.device)
@@ -520,8 +546,7 @@ def update(stage: Stage) -> None:
         policy, value, weights = held[name]
         facts = {"shape": name, "episodes": episodes, "precision": precision, "tokens": episodes * (P + T - 1)}
         with stage.row(variant, **facts, flops=update_flops(shape, episodes, P, T)) as row:
-            options = {} if stage.device == "cuda" else {"backend": "eager"}
-            loss_of = torch.compile(fixed_loss, **options) if variant == "compiled" else fixed_loss
+            loss_of = torch.compile(fixed_loss, **compiler(stage)) if variant == "compiled" else fixed_loss
             given = policy, value, fixed_batch(shape, episodes, P, T, stage.device), T, precision, loss_of
             row |= timed(backward, stage, *given, prepare=functools.partial(clear, weights))
         clear(weights)
@@ -530,7 +555,7 @@ def update(stage: Stage) -> None:
 def iteration(stage: Stage) -> None:
     """One PPO and one NLPO iteration by phase: today's rollout and update, and beside them those of fixed shapes.
 
-    iteration_s: static rollout, experience, today's update; fixed_s: the same with the update at fixed shapes.
+    iteration_s: static rollout, experience, today's update; fixed_s: the same, the update of fixed shapes and recorded.
     """
     import torch
 
@@ -547,7 +572,7 @@ def iteration(stage: Stage) -> None:
         ("NLPO, paper", nlpo, episodes, epochs, minibatches, {"mask_top_p": 0.9}),
         ("PPO, large", ppo, stage.scale.large, 2, 4, {}),
     ]
-    plan = [(case, precision) for case in cases for precision in reversed(stage.precisions)]
+    plan = [(case, precision) for precision in by_worth(stage) for case in cases]
     for (label, learner, n, epochs, minibatches, more), precision in plan:
         if not stage.time_for(10, f"{label} {precision}"):
             continue
@@ -560,8 +585,7 @@ def iteration(stage: Stage) -> None:
             masked = {"mask_model": state.mask_model} if more else {}
             prompts, kept, spans = prompts_of(shape, n, P, stage.device), {}, {}
             batch = fixed_batch(shape, -(-n // minibatches), P, T, stage.device)
-            weights = [*state.policy.parameters(), *state.value.parameters()]
-            optimizer = adamw(weights)
+            fixed = recorded(state.policy, state.value, batch, T, precision)
 
             def static(learner=learner, state=state, prompts=prompts, kept=kept, masked=masked, precision=precision):
                 rule = {"mask_rule": Truncation(0, 0.9)} if masked else {}
@@ -583,9 +607,7 @@ def iteration(stage: Stage) -> None:
                     ppo.rollout(state, prompts)
                 clock.mark("readable rollout")
                 for _ in range(epochs * minibatches):
-                    backward(state.policy, state.value, batch, T, precision)
-                    step(optimizer, weights)
-                    clear(weights)
+                    fixed()
                 spans = clock.mark("update at fixed shapes")
             row["seconds"] = spans
             before = spans["static rollout"] + spans["experience"]
@@ -635,7 +657,7 @@ def evaluate(stage: Stage) -> None:
     scale, (name, shape) = stage.scale, next(iter(stage.scale.shapes.items()))
     policy, tokenizer, device = model_of(shape, stage.device), words(shape.vocabulary), torch.device(stage.device)
     reference, kept = model_of(shape, stage.device, 1), {}
-    for precision in reversed(stage.precisions):
+    for precision in by_worth(stage):
         if not stage.time_for(25, precision):
             continue
         with stage.row("one decoding", shape=name, prompts=scale.evaluated, precision=precision) as row:
@@ -724,8 +746,8 @@ def run_stage(name: str, options: argparse.Namespace) -> None:
         torch.set_num_threads(1)
     if name in ("works", "exact"):
         torch.use_deterministic_algorithms(True, warn_only=True)
-    scale, limit = (TINY, float("inf")) if options.tiny else (REAL, LIMIT)  # how busy a CPU is must not decide rows
-    stage = Stage(name, scale, options.device, options.precision, limit)
+    limit = float("inf") if options.tiny else options.limit  # how busy a CPU is must not decide rows
+    stage = Stage(name, TINY if options.tiny else REAL, options.device, options.precision, limit)
     WORK[name](stage)
     device = torch.cuda.get_device_name() if options.device == "cuda" else "CPU"
     found = {
@@ -781,7 +803,7 @@ def run(options: argparse.Namespace) -> int:
     for name in options.stages:
         if (options.out / f"{name}.json").exists():
             say(f"{name}: there")
-        elif time.monotonic() - began + LIMIT > options.seconds:
+        elif time.monotonic() - began + options.limit > options.seconds:
             say(f"{name}: not begun, {options.seconds:g} s would be over; the same command goes on from here")
             break
         else:
@@ -886,6 +908,7 @@ def summary(found: dict[str, dict]) -> dict | None:
         return None
     rate, _ = rates(measured)
     rows = {name: [with_floor(row, rate) for row in one["rows"]] for name, one in measured.items()}
+    rows["iteration"] = [with_gradient(row) for row in rows.get("iteration", []) if row["name"].endswith("paper")]
     facts = {p: best_of(rows, "facts", "tflop_s", max, precision=p) for p in PRECISIONS}
     graph = {"name": "graph", "precision": "bf16", "rule": "plain", "least": {"B": 64}}
     return {
@@ -896,7 +919,14 @@ def summary(found: dict[str, dict]) -> dict | None:
         "update_share": best_of(rows, "update", "share", max, precision="bf16", least={"tokens": 3500}),
         "update_fp32_share": best_of(rows, "update", "share", max, name="eager", precision="fp32"),
         "readable_ms": best_of(rows, "decode", "median_ms", min, name="readable", B=64),
+        "gradient_s": best_of(rows, "iteration", "gradient_s", min, name="PPO, paper", precision="bf16"),
     }
+
+
+def with_gradient(row: dict) -> dict:
+    """A row of the iteration with the seconds of one gradient step of today's update."""
+    _, epochs, minibatches = REAL.paper
+    return {**row, "gradient_s": row["seconds"]["update"] / (epochs * minibatches)} if "seconds" in row else row
 
 
 def targets(found: dict[str, dict], rate: dict[str, float]) -> list[dict]:
@@ -906,17 +936,19 @@ def targets(found: dict[str, dict], rate: dict[str, float]) -> list[dict]:
     first = next(iter(REAL.shapes))
     graph = {"name": "graph", "shape": first, "precision": "bf16", "rule": "plain"}
     paper = {what: pick("iteration", "fixed_s", min, name=what) for what in ("PPO, paper", "NLPO, paper")}
+    today = pick("iteration", "iteration_s", min, name="PPO, paper")
     slow = pick("decode", "median_ms", min, name="readable", B=64)
     fast = pick("decode", "median_ms", min, name="graph", shape=first, B=64, rule="plain")
     checks = [
         ("decode, 124M bf16, 256 episodes or more: share of the bandwidth limit", 0.5, 1,
          pick("decode", "share", max, **graph, least={"B": 256})),
         ("the same at 64", 0.35, 1, pick("decode", "share", max, **graph, B=64)),
-        ("decode at 64, times the readable path", 10, 1, slow / fast if slow and fast else None),
+        ("decode at 64, times the readable path, which is in fp32", 10, 1, slow / fast if slow and fast else None),
         ("update, bf16, compiled, from 3,500 tokens: share of the GEMM rate", 0.4, 1,
          pick("update", "share", max, name="compiled", precision="bf16", least={"tokens": 3500})),
         ("an iteration of PPO at the paper's settings, fixed shapes, s", 0.5, -1, paper["PPO, paper"]),
-        ("the same of NLPO", 0.55, -1, paper["NLPO, paper"]),
+        ("the same as runs compute it, s", 0.5, -1, today),
+        ("of NLPO, fixed shapes, s", 0.55, -1, paper["NLPO, paper"]),
         ("5,000 prompts evaluated, one decoding, s", 5, -1, pick("evaluate", "total_s", min)),
     ]  # fmt: skip
     lines = []
@@ -974,6 +1006,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     add("--out", type=Path, default=REPORT.with_suffix(""), help="folder of the stages' files (reports/bench/gpu)")
     add("--stages", default=",".join(STAGES), help=f"any of {','.join(STAGES)}")
     add("--seconds", type=float, default=float("inf"), help=f"begin no stage ({LIMIT} s) that would end after these")
+    add("--limit", type=float, default=LIMIT, help=f"seconds after which a stage begins no row ({LIMIT})")
     add("--precision", default=",".join(PRECISIONS), help="any of fp32,tf32,bf16, from the most exact to the fastest")
     add("--tiny", action="store_true", help="the same code on the CPU at tiny shapes")
     add(

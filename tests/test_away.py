@@ -35,6 +35,8 @@ GPU = ROOT / "profiles" / "gpu"
 RUNS = ("zero_shot", "ppo_kl_default", "nlpo_kl_default", "ppo_gamma_050")
 SMOKE = {
     "device": "cpu",
+    "precision": "fp32",
+    "keep_policies": True,
     "threads": 1,
     "seeds": [1, 2],
     "draws": [0, 1, 2],

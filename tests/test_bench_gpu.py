@@ -84,7 +84,7 @@ def test_a_report_without_files_says_not_measured_for_each_stage(tmp_path):
         assert "\nnot measured\n" in text.split(f"\n## {name}\n")[1].split("\n## ")[0]
     assert "GPU: not measured." in text and "an H200's, **not measured**" in text
     targets = text.split("## Targets")[1].split("## Roofline")[0]
-    assert targets.count("| not measured |") == 7
+    assert targets.count("| not measured |") == 8
     assert re.search(r"as computed, not measured: \d\.\d\d for 34 conditions x 5 seeds .* not measured \|", targets)
 
 
@@ -125,7 +125,7 @@ def test_rows_stand_beside_what_they_need_at_the_measured_rates(tmp_path):
     assert "Left out, no time: compiled." in text
     targets = text.split("## Targets")[1].split("## Roofline")[0]
     assert "| at least 0.5 | 0.625 | met |" in targets and "| at least 0.4 | 0.2 | **missed** |" in targets
-    assert targets.count("| not measured |") == 5
+    assert targets.count("| not measured |") == 6
 
 
 def test_the_plan_reckons_with_what_was_measured(tmp_path):
@@ -142,11 +142,20 @@ def test_the_plan_reckons_with_what_was_measured(tmp_path):
     record(tmp_path, "decode", [*rows, {"name": "readable", "B": 64, "median_ms": 7.0}])
     eager = {"name": "eager", "precision": "fp32", "tokens": 3552, "flops": 1e12}
     record(tmp_path, "update", [{**eager, "median_ms": 40.0}])
+    paper = {
+        "name": "PPO, paper",
+        "precision": "bf16",
+        "seconds": {"update": 10.0},
+        "iteration_s": 11.0,
+        "fixed_s": 2.0,
+    }
+    large = {**paper, "name": "PPO, large", "seconds": {"update": 1.0}}
+    record(tmp_path, "iteration", [paper, large, {"name": "NLPO, paper", "precision": "bf16", "error": "no memory"}])
     assert gpu.main(["--out", str(tmp_path), "--report", str(report)]) == 0
     found = json.loads(written.read_text())
     assert found["device"] == "X100" and (found["copy_tb_s"], found["bf16"], found["tf32"]) == (2.0, 500, None)
     assert found["decode_share"] == 0.5 and found["update_share"] is None and found["readable_ms"] == 7.0
-    assert found["update_fp32_share"] == 0.5
+    assert found["update_fp32_share"] == 0.5 and found["gradient_s"] == 0.1  # 5 epochs of 20 minibatches
 
 
 @pytest.mark.parametrize(

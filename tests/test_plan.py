@@ -4,6 +4,7 @@ on tiny models saved under the published names."""
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import re
 import shutil
@@ -278,8 +279,11 @@ def test_what_fixed_shapes_move_by_hand():
     assert ppo.stepped == 5 * 3 * 2 * 52 * 2 * BODY.total and best.stepped == 4 * 52 * BODY.total
     step = STEP + 512 * (10 + 6 / 2) * 2 * 2 * 8 * 2 + 3 * 4 * 512 * 100
     assert evaluated("ppo_kl_0").decoded == pytest.approx(250 * 6 * step / 512)
-    seconds = COMPUTED.seconds(1e15, 1e12, 1e12)
+    assert ppo.steps == 5 * 3 * 2 and best.steps == 4
+    seconds = COMPUTED.seconds(1e15, 1e12, 1e12, 40)
     assert seconds == pytest.approx(1e15 / (0.4 * 790e12) + 1e12 / (0.35 * 4.3e12) + 1e12 / 4.3e12)
+    measured = dataclasses.replace(COMPUTED, gradient_s=0.1)  # of one step, launches and bytes alike
+    assert measured.seconds(0, 0, 1e12, 40) == pytest.approx(4.0)
 
 
 def test_what_stays_on_the_disk_by_hand():
@@ -313,13 +317,15 @@ def test_the_largest_units_go_first_and_phases_wait_for_each_other():
 
 def test_rates_are_those_of_the_bench_where_it_measured_and_say_what_is_computed(tmp_path):
     assert COMPUTED.why == "computed: copy_tb_s 4.3, bf16 790, decode_share 0.35, update_share 0.4"
-    assert (COMPUTED.sustained, COMPUTED.step_s) == (None, None)
+    assert (COMPUTED.sustained, COMPUTED.step_s, COMPUTED.gradient_s) == (None, None, None)
     path = tmp_path / "gpu.json"
     known = {"device": "X100", "copy_tb_s": 2.0, "bf16": 500.0, "decode_share": 0.5, "update_share": None}
-    path.write_text(json.dumps({**known, "fp32": 50.0, "update_fp32_share": 0.5, "readable_ms": 7.0}))
+    path.write_text(
+        json.dumps({**known, "fp32": 50.0, "update_fp32_share": 0.5, "readable_ms": 7.0, "gradient_s": 0.1})
+    )
     found = roofline.rates(path)
     assert (found.copy, found.product, found.decode, found.update) == (2e12, 500e12, 0.5, 0.4)
-    assert (found.sustained, found.step_s) == (25e12, 0.007)
+    assert (found.sustained, found.step_s, found.gradient_s) == (25e12, 0.007, 0.1)
     assert found.why == "measured on X100 (gpu.json); computed: update_share 0.4"
 
 

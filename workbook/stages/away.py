@@ -227,7 +227,7 @@ def pack(params: Params, folder: Path) -> Path:
     said["brought"] = {name: file_hash(path) for name, path in files.items()}
     folder.mkdir(parents=True, exist_ok=True)
     out = folder / f"{params.profile}.tar.xz"
-    with tarfile.open(out.with_name(f".{out.name}.part"), "w:xz") as archive:
+    with tarfile.open(out.with_name(f".{out.name}.part"), "w:xz", preset=1) as archive:
         text = json.dumps(said, indent=1).encode()
         head = tarfile.TarInfo("manifest.json")
         head.size = len(text)

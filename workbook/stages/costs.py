@@ -59,7 +59,7 @@ class Cost:
     training, trained on, once per epoch, sampled in evaluation); passes: forward passes, a backward one being two;
     memory: bytes at the peak, of several runs the largest; decoded, stepped: bytes that decoding and the optimiser move
     on a GPU at fixed shapes in bf16; left: bytes that stay on the disk; checkpoint: of the largest run's, there while
-    it goes on."""
+    it goes on; steps: gradient steps of learners."""
 
     episodes: float = 0
     sampled: float = 0
@@ -72,6 +72,7 @@ class Cost:
     stepped: float = 0
     left: float = 0
     checkpoint: float = 0
+    steps: float = 0
 
     def __add__(self, other: Cost) -> Cost:
         mine, theirs = dataclasses.asdict(self), dataclasses.asdict(other)
@@ -142,6 +143,7 @@ def training(params: Params, settings: Settings, policy: Shape, reward: Shape | 
     read = roofline.step_bytes(body, size, params.task.prompt_tokens, T, "bf16") * (1 + _masked(settings))
     moved = roofline.optimizer_bytes(body) * networks / 2
     one = dataclasses.replace(one, decoded=one.sampled / size * read, stepped=gradient_steps(settings) * moved)
+    one = dataclasses.replace(one, steps=gradient_steps(settings))
     return dataclasses.replace(one.times(settings.updates), memory=memory(params, settings, policy, reward, rows))
 
 

@@ -56,7 +56,7 @@ def plan(params: Params, sustained: float, pass_seconds: float, rates: roofline.
         )
 
     def row(name: str, cost: Cost, **more) -> dict:
-        fixed = rates.seconds(cost.flops, cost.decoded, cost.stepped) / 3600
+        fixed = rates.seconds(cost.flops, cost.decoded, cost.stepped, cost.steps) / 3600
         ways = {"hours": cost.hours(sustained, pass_seconds), "fixed_hours": fixed}
         return {"name": name, **more, **dataclasses.asdict(cost), **ways}
 
@@ -111,7 +111,7 @@ def printed_hours(params: Params, rates: roofline.Rates) -> tuple[int, float]:
     policy, reward = shapes(params, [Found(*wanted, "") for wanted in named(params)])
     names, worlds = printed(params), world_shapes(params)
     cost = total(costs.of_run(params, name, policy, reward, worlds) for name in names).times(len(params.seeds))
-    return len(names), rates.seconds(cost.flops, cost.decoded, cost.stepped) / 3600
+    return len(names), rates.seconds(cost.flops, cost.decoded, cost.stepped, cost.steps) / 3600
 
 
 def total(each: Iterable[Cost]) -> Cost:

@@ -49,7 +49,7 @@ def ways(
         return [today]
 
     def fixed(cost: Cost) -> float:
-        return rates.seconds(cost.flops, cost.decoded, cost.stepped) / 3600
+        return rates.seconds(cost.flops, cost.decoded, cost.stepped, cost.steps) / 3600
 
     return [today, {"name": "precision: bf16, recorded steps", "hours": hours(found, fixed)}]
 

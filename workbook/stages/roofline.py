@@ -70,7 +70,9 @@ class Rates:
     """What a GPU does at fixed shapes. copy: bytes/s, of which decoding gets the share ``decode``; product: FLOP/s in
     bf16, of which updates get the share ``update``.
 
-    Of runs as they compute today, None where not measured: sustained: FLOP/s in fp32; step_s: seconds of a decode step.
+    None where not measured: gradient_s: seconds of a learner's gradient step of few tokens, which waits for launches
+    and moves the optimiser's bytes. Of runs without recorded steps: sustained: FLOP/s in fp32; step_s: seconds of a
+    decode step.
     """
 
     copy: float
@@ -79,11 +81,14 @@ class Rates:
     update: float
     sustained: float | None
     step_s: float | None
+    gradient_s: float | None
     why: str
 
-    def seconds(self, flops: float, decoded: float, stepped: float) -> float:
-        """Of arithmetic, of bytes that decoding reads and of bytes that the optimiser moves, one after the other."""
-        return flops / (self.product * self.update) + decoded / (self.copy * self.decode) + stepped / self.copy
+    def seconds(self, flops: float, decoded: float, stepped: float, steps: float) -> float:
+        """Of arithmetic, of bytes that decoding reads, and of gradient steps, one after the other: as many as there are
+        times what one was measured to take, else the bytes that the optimiser moves."""
+        waited = steps * self.gradient_s if self.gradient_s else stepped / self.copy
+        return flops / (self.product * self.update) + decoded / (self.copy * self.decode) + waited
 
 
 def rates(path: Path) -> Rates:
@@ -100,4 +105,5 @@ def rates_of(known: dict, file: str) -> Rates:
     sustained = known.get("update_fp32_share") and 1e12 * of["fp32"] * known["update_fp32_share"]
     step_s = known.get("readable_ms") and known["readable_ms"] / 1e3
     shares = of["decode_share"], of["update_share"]
-    return Rates(1e12 * of["copy_tb_s"], 1e12 * of["bf16"], *shares, sustained or None, step_s or None, why + said)
+    more = sustained or None, step_s or None, known.get("gradient_s")
+    return Rates(1e12 * of["copy_tb_s"], 1e12 * of["bf16"], *shares, *more, why + said)
