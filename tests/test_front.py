@@ -74,7 +74,7 @@ def value(text: str) -> float:
     return float(text.replace("−", "-"))
 
 
-PAIRED = [  # profile, condition, condition, metric, whether in yardsticks: shown on a page, and in no table as it is
+PAIRED = [  # profile, run, run, metric, whether in yardsticks: shown on a page, and in no table as it is
     ("mini", "ppo_kl_0", "ppo_kl_default", "judge", False),
     ("mini", "nlpo_kl_0", "nlpo_kl_default", "judge", False),
     ("imdb", "nlpo_kl_0", "nlpo_kl_default", "judge", False),
@@ -84,16 +84,40 @@ PAIRED = [  # profile, condition, condition, metric, whether in yardsticks: show
     *(("reviews", f"{learner}_kl_0", "supervised", "score", False) for learner in ("ppo", "nlpo")),
     ("reviews", "ppo_kl_0", "supervised", "human_log_perplexity", False),
     ("reviews", "grpo", "ppo_kl_default", "score", False),
+    *(("follow_up", learner, "ppo_kl_default", "judge", False) for learner in ("reinforce", "rloo", "sac")),
+    ("follow_up", "sac", "ppo_kl_default", "kl_deployed", False),
+    *(("follow_up", f"mask_{cut}", "ppo_kl_default", "score", False) for cut in ("top_p_050", "min_p_020", "top_k_10")),
+    *(
+        ("follow_up", f"mask_{cut}, own", "ppo_kl_default", "score", False)
+        for cut in ("top_p_050", "min_p_020", "top_k_10")
+    ),
+    ("follow_up", "ppo_top_p, own", "ppo_kl_default, top_p", "score", False),
+    *(("follow_up", "mask_top_p_050, own", "ppo_kl_default, top_p", m, False) for m in ("score", "judge")),
+    *(("follow_up", "dqn_best, own", "ppo_kl_default, greedy", m, False) for m in ("score", "judge")),
+    ("follow_up", "numbers_dqn", "numbers_zero_shot", "score", False),
 ]
 
 
+def interval(values: pd.Series) -> list[float]:
+    """Mean and its 95 % interval."""
+    half = stats.t.ppf(0.975, len(values) - 1) * values.std() / len(values) ** 0.5
+    return [values.mean(), values.mean() - half, values.mean() + half]
+
+
+@cache
+def arms(profile: str, metric: str) -> pd.DataFrame:
+    """Seed -> run, decoded plainly ("dqn_mlp") or with a decoding ("dqn_mlp, own"), on test prompts."""
+    table = pd.read_csv(per_seed(ROOT / "reports" / profile), low_memory=False).query("split == 'test'")
+    plain = table.decoding == "plain"
+    names = table.condition.where(plain, table.condition + ", " + table.decoding)
+    return table.assign(arm=names).pivot(index="seed", columns="arm", values=metric)
+
+
 def paired(profile: str, first: str, second: str, metric: str, scaled: bool) -> list[float]:
-    """Mean difference over seeds and its 95 % interval, from per_seed.csv."""
-    table = pd.read_csv(per_seed(ROOT / "reports" / profile)).query("split == 'test' and decoding == 'plain'")
-    wide = table.pivot(index="seed", columns="condition", values=metric)
+    """Mean difference over seeds and its 95 % interval, from per_seed.csv; runs as `arms` names them."""
+    wide = arms(profile, metric)
     apart = (wide[first] - wide[second]) / ((wide.ppo_kl_0 - wide.zero_shot).mean() if scaled else 1)
-    half = stats.t.ppf(0.975, len(apart) - 1) * apart.std() / len(apart) ** 0.5
-    return [apart.mean(), apart.mean() - half, apart.mean() + half]
+    return interval(apart)
 
 
 DRAWN = [  # condition, condition, decoding: of the registered design's table, over all draws that both have
@@ -112,8 +136,16 @@ def drawn(condition: str, decoding: str) -> pd.Series:
 def over_draws(first: str, second: str, decoding: str) -> list[float]:
     """Mean difference over draws and its 95 % interval, from draws.csv."""
     apart = (drawn(first, decoding) - drawn(second, decoding)).dropna()
-    half = stats.t.ppf(0.975, len(apart) - 1) * apart.std() / len(apart) ** 0.5
-    return [apart.mean(), apart.mean() - half, apart.mean() + half]
+    return interval(apart)
+
+
+def with_share_kept(decoding: str) -> pd.Series:
+    """Seed -> rank correlation, over the masks on reviews, of the share kept in training's decoding with the score."""
+    kept = arms("follow_up", "kept_mass").filter(regex=r"^mask_(?!.*_delayed).*, own$").rename(columns=lambda n: n[:-5])
+    score = arms("follow_up", "score")[[f"{name}, own" if decoding == "own" else name for name in kept]]
+    ranks = score.set_axis(kept.columns, axis=1).rank(axis=1)
+    assert len(kept.columns) == 25
+    return kept.rank(axis=1).corrwith(ranks, axis=1)
 
 
 @cache
@@ -127,6 +159,7 @@ def known() -> np.ndarray:
     for file in (ROOT / "reports").rglob("*.md"):
         rows += [[*map(value, found.groups())] for found in EFFECT.finditer(file.read_text(encoding="utf-8"))]
     rows += [*(paired(*contrast) for contrast in PAIRED), *(over_draws(*contrast) for contrast in DRAWN)]
+    rows += [interval(with_share_kept(decoding)) for decoding in ("plain", "own")]
     return np.array([row for row in rows if None not in row], dtype=float)
 
 
@@ -158,6 +191,64 @@ def test_where_two_decodings_disagree_both_stand_there():
         assert f"{levels['mask_typical']:.3f} against {rest.min():.3f} to {rest.max():.3f}" in DOCS[SETTLED], decoding
 
 
+def test_the_levels_on_the_page_of_the_second_paper_are_those_of_its_table():
+    page = DOCS["docs/findings/second_paper.md"]
+    score, judge, kl, dearer, repeats, kept, wobble, pairs = (
+        arms("follow_up", metric)
+        for metric in (
+            *("score", "judge", "kl_deployed", "generation_log_perplexity", "repetition"),
+            *("kept_mass", "wobble", "distinct_2"),
+        )
+    )
+    mean, median = score.mean(), score.median()
+    mild = [f"mask_{rule}" for rule in ("top_p", "epsilon", "eta", "mirostat", "min_p", "top_k")]
+    moved = score[mild].sub(score.ppo_kl_default, axis=0)
+    rules = ("top_p", "typical", "epsilon", "eta", "mirostat")
+    late, steady = (pd.DataFrame({r: t[f"mask_{r}_delayed"] - t[f"mask_{r}"] for r in rules}) for t in (score, wobble))
+    for apart in (moved, late, steady):
+        assert all(low < 0 < high for _, low, high in map(interval, (apart[name] for name in apart)))
+    word, greedy = score["dqn_mlp, own"], "ppo_kl_default, greedy"
+    salad, best = dearer["dqn_mlp, own"].mean(), "dqn_best, own"
+    told = [
+        f"end {moved.mean().min():+.3f} to {moved.mean().max():+.3f} from PPO's {mean.ppo_kl_default:.3f} in score",
+        f"it keeps {kept['mask_typical, own'].mean():.3f} of",
+        f"the six keep {kept[[f'{m}, own' for m in mild]].mean().min():.3f} and more",
+        f"decoded in top-p 0.9 has {mean['ppo_kl_default, top_p']:.3f}",
+        f"{kl['mask_top_p_050, own'].mean():.3f} nats a token against {kl['ppo_kl_default, top_p'].mean():.3f}",
+        f"is {late.mean().min():+.3f} to {late.mean().max():+.3f} of score over five rules",
+        f"wobbles {steady.mean().min():+.3f} to {steady.mean().max():+.3f} "
+        f"(PPO's is {wobble.ppo_kl_default.mean():.3f})",
+        f"scores from {word.min():.2f} to {word.max():.2f}, by the draw",
+        f"(log-perplexity {salad:.2f} against the untrained {dearer.zero_shot.mean():.2f},",
+        f"logits as values {mean['dqn_logits, own']:.3f}, judge {judge['dqn_logits, own'].mean():.3f}",
+        f"nucleus {mean['dqn_truncated, own']:.3f}, judge {judge['dqn_truncated, own'].mean():.3f}",
+        f"best token {mean['zero_shot, greedy']:.3f}, judge {judge['zero_shot, greedy'].mean():.3f})",
+        f"by best token: {mean[best]:.3f} at log-perplexity {dearer[best].mean():.2f}, judge {judge[best].mean():.3f}",
+        f"to greedy PPO's {mean[greedy]:.3f}",
+        f"less repetition, {repeats[best].mean():.3f} against {repeats[greedy].mean():.3f}",
+        f"language too: {mean.dqn_best:.3f} at log-perplexity {dearer.dqn_best.mean():.2f} "
+        f"(twice the untrained perplexity is {dearer.zero_shot.mean() + np.log(2):.2f})",
+        f"judge {judge.dqn_best.mean():.3f} against the untrained {judge.zero_shot.mean():.3f}",
+        f"wobbles about twice as much, {wobble.reinforce.mean():.3f} and {wobble.rloo.mean():.3f} against PPO's "
+        f"{wobble.ppo_kl_default.mean():.3f}",
+        f"median of 8 draws; untrained {median.numbers_zero_shot:.3f}): PPO {median.numbers_ppo:.3f}, "
+        f"NLPO {median['numbers_nlpo, own']:.3f}, A2C {median.numbers_a2c:.3f}, TRPO {median.numbers_trpo:.3f}, "
+        f"GRPO {median.numbers_grpo:.3f}, REINFORCE {median.numbers_reinforce:.3f}, RLOO {median.numbers_rloo:.3f}, "
+        f"soft actor-critic {median.numbers_sac:.3f}",
+        f"PPO has {median.numbers_ppo_end:.3f}, but {score.numbers_ppo_end.nlargest(7).min():.2f} and "
+        f"{score.numbers_ppo_end.min():.2f} in two draws",
+        f"{median.numbers_prefix_ppo:.3f} paid token by token and {median.numbers_prefix_end_ppo:.3f} at the end",
+        f"best token is at {median['numbers_dqn, own']:.3f}",
+        f"Dates: PPO {median.dates_ppo:.3f}, untrained {median.dates_zero_shot:.3f}",
+    ]
+    assert [said for said in told if said.replace("-", "−") not in page.replace("-", "−")] == []
+    assert not judge["dqn_mlp, own"].round(2).any() and len(score) == 8  # "0.00 in all eight"
+    three = [f"mask_{cut}, own" for cut in ("top_p_050", "min_p_020", "top_k_10")]
+    assert pairs[three].mean().max() < 0.5 * pairs.zero_shot.mean()
+    assert arms("follow_up", "score").dqn_best.equals(score.dqn_best_kl)
+    assert set(arms("follow_up", "kl_coef").filter(regex=r"^dqn_(?!mlp_kl)").stack()) == {0.05}
+
+
 def test_a_share_of_what_was_published_is_computed():
     tests = committed.read(ROOT).ledgers["imdb"]["P20"]["components"]
     ppo, nlpo = (next(c for c in tests if c["name"] == f"{name} human perplexity") for name in ("ppo", "nlpo"))
@@ -168,7 +259,7 @@ def test_a_share_of_what_was_published_is_computed():
 
 def test_a_run_is_called_by_the_settings_that_its_table_is_of():
     found = committed.read(ROOT)
-    assert found.older == {"follow_up", "full"}
+    assert found.older == {"full"}
     for profile, runs in found.runs.items():
         table = found.measured[profile].query("decoding == 'plain'").groupby("condition").kl_coef.first()
         for name, entry in runs.items():
@@ -178,9 +269,10 @@ def test_a_run_is_called_by_the_settings_that_its_table_is_of():
         if "decoding_record" in found.measured[profile]:
             plain = found.measured[profile].query("decoding == 'plain' and condition == 'zero_shot'").decoding_record
             assert all(f"min_new_tokens={sampling['min_new_tokens']}," in record for record in plain), profile
-    assert found.names["follow_up"]["ppo_kl_default"] == "PPO, β = 0.05"
-    assert found.names["mini"]["ppo_kl_default"] == "PPO, β = 0.2"
-    assert "[follow_up](/reports/follow_up/older.yaml)" in claim_page.page(found, "C08")
+    assert found.names["full"]["ppo_kl_default"] == "PPO, β = 0.05"
+    assert found.names["follow_up"]["ppo_kl_default"] == found.names["mini"]["ppo_kl_default"] == "PPO, β = 0.2"
+    assert "[full](/reports/full/older.yaml)" in claim_page.page(found, "P42")
+    assert "older.yaml" not in claim_page.page(found, "C08")
 
 
 def test_a_row_of_the_front_says_what_its_word_does_not():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import math
 import re
 import runpy
@@ -13,6 +14,7 @@ import torch
 
 from workbook.draws import small
 from workbook.lab import lesson
+from workbook.results.files import per_seed, read_text
 from workbook.site import lessons
 from workbook.statistics.paired import mean_interval
 
@@ -65,8 +67,8 @@ def test_verdicts_are_those_of_the_committed_ledger():
         lesson.verdicts("P10", profiles=["setle"])
 
 
-def draws(condition: str, metric: str, decoding: str = "plain") -> np.ndarray:
-    rows = csv.DictReader((lesson.REPORTS / "mini/per_seed.csv").open(encoding="utf-8"))
+def draws(condition: str, metric: str, decoding: str = "plain", profile: str = "mini") -> np.ndarray:
+    rows = csv.DictReader(read_text(per_seed(lesson.REPORTS / profile)).splitlines())
     where = (condition, "test", decoding)
     return np.array([float(r[metric]) for r in rows if (r["condition"], r["split"], r["decoding"]) == where])
 
@@ -121,6 +123,21 @@ def test_what_lessons_say_of_minis_tables_in_words_is_so():
     rose = free["judge"] >= held["judge"]  # lesson 10
     assert (free["score"] > held["score"]).all() and rose.any() and not rose.all()
     assert (free["distinct_2"][rose] < 0.5 * held["distinct_2"][rose]).all()
+
+
+def test_what_lesson_7_says_of_the_tables_of_follow_up_in_words_is_so():
+    def moved(learner: str, metric: str):
+        return mean_interval(
+            draws(learner, metric, profile="follow_up") - draws("ppo_kl_default", metric, profile="follow_up")
+        )
+
+    a2c, trpo = ({m: moved(name, m) for m in ("score", "kl_deployed", "wobble")} for name in ("a2c", "trpo"))
+    assert a2c["score"].low < 0 < a2c["score"].high and a2c["kl_deployed"].high < 0 < a2c["wobble"].low
+    assert trpo["score"].high < 0 < trpo["kl_deployed"].low
+    ends = {name: draws(f"numbers_{name}", "score", profile="follow_up").mean() for name in ("trpo", "a2c", "ppo")}
+    assert 0.01 < min(ends["a2c"], ends["ppo"]) - ends["trpo"] < 0.05
+    bounds = json.loads((lesson.REPORTS / "follow_up/conditions.json").read_text(encoding="utf-8"))
+    assert [bounds[name]["learner"]["kl_bound"] for name in ("trpo", "numbers_trpo")] == [0.05, 0.1]
 
 
 def test_what_lesson_13_says_of_the_leaderboard_in_words_is_so():

@@ -31,7 +31,7 @@ ABOUT = {  # profile: what its numbers are of; in the order in which pages show 
     "reviews": "real reviews, one base model that writes words; seeds of reinforcement learning alone",
     "imdb": "real reviews, a model trained on them from scratch",
     "full": "generated reviews, texts may end; older code and settings",
-    "follow_up": "the second paper's questions, texts may end; older code and settings",
+    "follow_up": "the second paper's questions at every value: eight of the registered design's draws",
     "mini": "the registered design's first draws: effects, too few for words",
 }
 DESIGN, DRAWN = "settle", "mini"  # the registered design; the profile that runs its first draws
