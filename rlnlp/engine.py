@@ -23,6 +23,7 @@ from rlnlp.learners.common import Diverged, Metrics, TrainingError, describe
 from rlnlp.models import behavior_logits, chosen_logprobs, head, hidden_states, scatter, task_logits
 from rlnlp.precision import in_bf16
 from rlnlp.static_rollout import Truncation, sample_static, without_sort
+from rlnlp.static_update import StaticSteps, cells, guarded_step, serves
 from rlnlp.types import Experience, Prompts, Rollout, Sampler, Sampling, generator, take
 
 RATIO = {"fp32": 1e-3, "tf32": 1e-2, "bf16": 5e-2}  # largest |first ratio - 1|: minibatches have other shapes
@@ -35,7 +36,8 @@ class Engine:
     """How a policy is sampled from and learned from.
 
     precision  of the models' products: fp32, tf32 (whoever starts a run switches it on: it is the process's) or bf16
-    static     decode by recorded steps, where that is possible (``static_rollout``)
+    static     decode, and take PPO's gradient steps, by recorded steps, where that is possible (``static_rollout``,
+               ``static_update``)
     shards     a batch is cut into so many parts, which the ``team`` shares; 1 = it is not cut
     mean_over  what the learner's loss is a mean over (``About.mean_over``), for shards
     """
@@ -45,7 +47,8 @@ class Engine:
     shards: int = 1
     mean_over: str = ""
     team: sharding.Team = field(default_factory=sharding.Alone)
-    kept: dict = field(default_factory=dict)  # recorded steps, see ``sample_static``
+    kept: dict = field(default_factory=dict)  # recorded decode steps, see ``sample_static``,
+    recorded: dict = field(default_factory=dict)  # and gradient steps, by minibatch, see ``steps``
     mismatch: Metrics = field(default_factory=dict)  # of the last rollout: what is reported,
     furthest: float = 0.0  # and of a single token
 
@@ -143,14 +146,11 @@ class Engine:
         if self.shards > 1:
             loss_of = partial(sharding.loss, loss_of, shards=self.shards, team=self.team, mean_over=self.mean_over)
         order, seen, used = generator(state.seed, "minibatches", state.update), [], []
-        stopped = experience.rollout.mask.new_zeros(())
+        names, step = experience.rollout.prompts.example_ids, self.steps(state, experience, config, loss_of)
         for _ in range(config.epochs):
             for rows in torch.randperm(len(experience), generator=order).tensor_split(config.minibatches):
-                batch = take(experience, rows)
-                loss, metrics = loss_of(state, batch, config)
-                norm = guarded_step(state, loss, config.max_grad_norm, stopped)
-                seen.append({"loss": loss.detach(), **metrics, "policy/gradient_norm": norm})
-                used.append(", ".join(batch.rollout.prompts.example_ids[:8]))
+                seen.append(step(rows))
+                used.append(", ".join(names[i] for i in rows[:8].tolist()))
         read = torch.stack([torch.stack([value.double() for value in each.values()]) for each in seen]).tolist()
         seen = [dict(zip(each, row)) for each, row in zip(seen, read)]
         error, bound, name = seen[0]["policy/ratio_error"], RATIO[self.precision], f"update {state.update + 1}"
@@ -166,20 +166,31 @@ class Engine:
         state.update += 1
         return metrics
 
+    def steps(
+        self, state: Any, experience: Experience, config: Any, loss_of: Callable
+    ) -> Callable[[Tensor], dict[str, Tensor]]:
+        """A gradient step on some episodes of the experience, rows [n]: loss, metrics and norm, each []."""
+        stopped = experience.rollout.mask.new_zeros(())
+        if self.static and loss_of is ppo.minibatch_loss and recordable(state.policy) and serves(state, experience):
+            whole = cells(experience)
+            shape = (id(state), *whole["ids"].shape[1:], *whole["responses"].shape[1:], "bits" in whole)
+            if any(key[1:] != shape for key in self.recorded):
+                self.recorded.clear()  # memory of a shape that was left behind
 
-def guarded_step(state: Any, loss: Tensor, max_norm: float, stopped: Tensor) -> Tensor:
-    """``gradient_step`` without a look at its numbers; returns the gradient's norm [].
+            def recorded(rows: Tensor) -> dict[str, Tensor]:
+                key = (len(rows), *shape)  # a StaticSteps holds its state, so that no other one can come by its id
+                if key not in self.recorded:
+                    self.recorded[key] = StaticSteps(state, experience, len(rows), config)
+                return self.recorded[key](whole, rows.to(stopped.device), stopped)
 
-    stopped: [] bool, set here where loss or norm is not finite; then no step is taken, nor any after it.
-    """
-    loss.backward()
-    weights = [weight for group in state.optimizer.param_groups for weight in group["params"]]
-    norm = nn.utils.clip_grad_norm_(weights, max_norm)
-    stopped |= ~torch.isfinite(loss.detach() + norm)
-    state.optimizer.found_inf = stopped.float()  # by which fused AdamW is told to skip a step, on the device
-    state.optimizer.step()
-    state.optimizer.zero_grad(set_to_none=True)
-    return norm
+            return recorded
+
+        def written(rows: Tensor) -> dict[str, Tensor]:
+            loss, metrics = loss_of(state, take(experience, rows), config)
+            norm = guarded_step(state, loss, config.max_grad_norm, stopped)
+            return {"loss": loss.detach(), **metrics, "policy/gradient_norm": norm}
+
+        return written
 
 
 def recordable(model: nn.Module) -> bool:
