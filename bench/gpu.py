@@ -259,13 +259,16 @@ def digest(state) -> str:
 
 
 def train_and_stop(device: str, place: Path, out: str, stop_at: int) -> None:
-    """PPO for four updates, in a process of its own. A checkpoint is there before it starts; after ``stop_at`` updates
-    one is written and the process waits to be killed (0: it goes on to the end and writes its digest)."""
+    """PPO for four updates by recorded steps, in a process of its own. A checkpoint is there before it starts; after
+    ``stop_at`` updates one is written and the process waits to be killed (0: it goes on to the end and writes its
+    digest)."""
     import torch
 
     from rlnlp.checkpoint import pack, unpack
+    from rlnlp.engine import Engine
 
-    module, state, prompts, config = learner_of("ppo", device, 4)
+    module, state, prompts, config = learner_of("ppo", device, 4, min_new_tokens=8)
+    state.engine = Engine(static=True)
     if place.exists():
         saved = torch.load(place, weights_only=True, map_location=device)
         unpack(state, saved["tensors"], saved["numbers"])
@@ -325,8 +328,9 @@ def works(stage: Stage) -> None:
 
 
 def was_recorded(engine) -> bool:
-    """Whether gradient steps of a state with this engine were replayed from a graph."""
-    return any(steps.step.graph is not None for steps in engine.recorded.values())
+    """Whether gradient steps of a state with this engine were replayed from a graph, of every size."""
+    graphs = [steps.step.graph for steps in engine.recorded.values()]
+    return bool(graphs) and None not in graphs
 
 
 def exact(stage: Stage) -> None:
@@ -335,8 +339,6 @@ def exact(stage: Stage) -> None:
     import torch
 
     from rlnlp import models, rollout
-    from rlnlp.engine import Engine
-    from rlnlp.learners import ppo
     from rlnlp.precision import numerics
     from rlnlp.static_rollout import StaticSampler, sample_static
 
@@ -372,19 +374,45 @@ def exact(stage: Stage) -> None:
             row["first_ratio_off"] = (
                 again.exp().sub(1).max().item()
             )  # old log-probabilities recomputed, then a minibatch
-    with stage.row("update", precision="fp32", shape=name, B=B) as row:
-        settings = {"max_new_tokens": T, "min_new_tokens": T, "epochs": 4, "minibatches": 2, "top_k": 50}
-        config, ends = ppo.Config(episodes_per_update=B, learning_rate=1e-5, **settings), []
-        for engine in (None, Engine(static=True)):
-            state = ppo.init(model_of(shape, stage.device, 0), config, 0)
-            before = torch.cat([weight.detach().flatten() for weight in state.policy.parameters()])
-            seen = ppo.collect(state, prompts, rising, config)
-            if engine is not None:
-                state.engine = engine
-            ppo.update(state, seen, config)
-            ends.append(torch.cat([weight.detach().flatten() for weight in state.policy.parameters()]))
-        row["moved"], row["weights_off"] = ((one - ends[0]).abs().max().item() for one in (before, ends[1]))
-        row["recorded"] = was_recorded(engine)
+    for precision in dict.fromkeys((stage.precisions[0], stage.precisions[-1])):
+        with stage.row("update", precision=precision, shape=name, B=stage.scale.batches[0]) as row:
+            compared(row, shape, prompts_of(shape, stage.scale.batches[0], P, stage.device), T, precision)
+
+
+def compared(row: dict, shape: Shape, prompts, T: int, precision: str) -> None:
+    """An update by recorded steps, by their eager twin and as it is written: how far the weights end apart. Minibatches
+    have two sizes, so that two graphs share weights and optimiser."""
+    import torch
+
+    from rlnlp import engine as engines
+    from rlnlp import static_update
+    from rlnlp.learners import ppo
+
+    def twin(*given, graph: bool = False):
+        return static_update.StaticSteps(*given, graph=graph)
+
+    device, ends = prompts.ids.device, []
+    settings = {"max_new_tokens": T, "min_new_tokens": T, "epochs": 6, "minibatches": 3, "top_k": 50}
+    config = ppo.Config(episodes_per_update=len(prompts), learning_rate=1e-5, breaks=("ratio",), **settings)
+    for steps in (None, twin, static_update.StaticSteps):
+        engine, policy = engines.Engine(precision, static=True), model_of(shape, str(device), 0)
+        engine.install(policy)
+        state = ppo.init(policy, config, 0)
+        before = weights_of(state.policy)
+        seen = ppo.collect(state, prompts, rising, config)
+        if steps is not None:
+            state.engine, engines.StaticSteps = engine, steps
+        ppo.update(state, seen, config)
+        ends.append(weights_of(state.policy))
+    row["moved"], row["weights_off"] = ((one - ends[0]).abs().max().item() for one in (before, ends[2]))
+    row["recorded"], row["graph_is_eager"] = was_recorded(engine), torch.equal(ends[1], ends[2])
+
+
+def weights_of(policy):
+    """All weights as one vector."""
+    import torch
+
+    return torch.cat([weight.detach().flatten() for weight in policy.parameters()])
 
 
 def decode(stage: Stage) -> None:
@@ -567,7 +595,7 @@ def iteration(stage: Stage) -> None:
 
     from rlnlp.engine import Engine
     from rlnlp.learners import nlpo, ppo
-    from rlnlp.precision import numerics
+    from rlnlp.precision import in_bf16, numerics
     from rlnlp.static_rollout import Truncation, sample_static
     from rlnlp.types import generator
 
@@ -583,15 +611,18 @@ def iteration(stage: Stage) -> None:
     for (label, learner, n, epochs, minibatches, more), precision in plan:
         if not stage.time_for(10, f"{label} {precision}"):
             continue
-        with stage.row(label, shape=name, episodes=n, precision=precision) as row, numerics(precision, device):
+        outer = numerics("tf32" if precision == "tf32" else "fp32", device)  # bf16 is the engine's, as in a run
+        with stage.row(label, shape=name, episodes=n, precision=precision) as row, outer:
             config = learner.Config(
                 episodes_per_update=n, epochs=epochs, minibatches=minibatches, max_new_tokens=T, min_new_tokens=T,
                 top_k=50, learning_rate=1e-6, breaks=("ratio",), **more,
             )  # fmt: skip
-            state = learner.init(model_of(shape, stage.device), config, 0)
+            engine, policy = Engine(precision, static=True), model_of(shape, stage.device)
+            if precision == "bf16":
+                in_bf16(policy)
+            state = learner.init(policy, config, 0)
             masked = {"mask_model": state.mask_model} if more else {}
             prompts, kept, spans = prompts_of(shape, n, P, stage.device), {}, {}
-            engine = Engine(precision, static=True)
 
             def static(learner=learner, state=state, prompts=prompts, kept=kept, masked=masked, precision=precision):
                 rule = {"mask_rule": Truncation(0, 0.9)} if masked else {}
@@ -617,7 +648,7 @@ def iteration(stage: Stage) -> None:
                     else:
                         ppo.rollout(state, prompts)
                     spans = clock.mark("readable rollout")
-            row["seconds"] = spans
+            row["seconds"], row["recorded"] = spans, was_recorded(engine)
             before = spans["static rollout"] + spans["experience"]
             row |= {"iteration_s": before + spans["update"], "fixed_s": before + spans["update at fixed shapes"]}
             row["tokens"] = n * T
@@ -760,6 +791,7 @@ def run_stage(name: str, options: argparse.Namespace) -> None:
     device = torch.cuda.get_device_name() if options.device == "cuda" else "CPU"
     found = {
         "stage": name, "device": device, "tiny": options.tiny, "precisions": list(stage.precisions),
+        "about": inspect.cleandoc(WORK[name].__doc__), "limit_s": None if options.tiny else limit,
         "seconds": time.monotonic() - stage.began, "left_out": stage.left_out, "rows": stage.rows,
     }  # fmt: skip
     part = options.out / f".{name}.{os.getpid()}.part"
@@ -932,11 +964,13 @@ def summary(found: dict[str, dict]) -> dict | None:
 
 
 def with_gradient(row: dict) -> dict:
-    """A row of the iteration at the paper's settings, with the seconds of one recorded gradient step."""
+    """A row of the iteration at the paper's settings, with the seconds of one gradient step: recorded, where those of
+    runs were, else as written."""
     _, epochs, minibatches = REAL.paper
     if "seconds" not in row:
         return row
-    return {**row, "gradient_s": row["seconds"]["update at fixed shapes"] / (epochs * minibatches)}
+    spent = row["seconds"]["update at fixed shapes" if row.get("recorded") else "update"]
+    return {**row, "gradient_s": spent / (epochs * minibatches)}
 
 
 def targets(found: dict[str, dict], rate: dict[str, float]) -> list[dict]:
@@ -996,13 +1030,15 @@ def markdown(found: dict[str, dict]) -> str:
     text += ["", "## Targets", "", *table(targets(measured, rate)), ""]
     text += ["## Roofline", "", f"Rates ({source}): {numbers}.", "", *roofline(rate), ""]
     for name in STAGES:
-        text += [f"## {name}", "", inspect.cleandoc(WORK[name].__doc__), ""]
+        about = measured[name]["about"] if name in measured else inspect.cleandoc(WORK[name].__doc__)
+        text += [f"## {name}", "", about, ""]
         if name not in measured:
             tried = ": what lies there is of `--tiny`, a trial of the code on the CPU" if name in found else ""
             text += [f"not measured{tried}", ""]
             continue
         one = measured[name]
-        text += [*table([with_floor(row, rate) for row in one["rows"]]), "", f"{one['seconds']:.0f} s."]
+        text += [*table([with_floor(row, rate) for row in one["rows"]]), ""]
+        text += [f"{one['seconds']:.0f} s; nothing was begun that would have ended after {one['limit_s']:g} s."]
         text += [f"Left out, no time: {'; '.join(one['left_out'])}."] if one["left_out"] else []
         text += [""]
     return "\n".join(text)

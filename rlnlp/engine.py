@@ -172,16 +172,18 @@ class Engine:
         """A gradient step on some episodes of the experience, rows [n]: loss, metrics and norm, each []."""
         stopped = experience.rollout.mask.new_zeros(())
         if self.static and loss_of is ppo.minibatch_loss and recordable(state.policy) and serves(state, experience):
-            whole = cells(experience)
-            shape = (id(state), *whole["ids"].shape[1:], *whole["responses"].shape[1:], "bits" in whole)
-            if any(key[1:] != shape for key in self.recorded):
-                self.recorded.clear()  # memory of a shape that was left behind
+            whole, rates = cells(experience), tuple(group["lr"] for group in state.optimizer.param_groups)
+            shape = *whole["ids"].shape[1:], *whole["responses"].shape[1:], "bits" in whole
+            # a StaticSteps holds its state, so that no other one can come by its id
+            alike = (*shape, id(state), rates, repr(config), dataclasses.astuple(experience.rollout.sampling))
+            if any(key[1:] != alike for key in self.recorded):
+                self.recorded.clear()  # memory of what was left behind
 
             def recorded(rows: Tensor) -> dict[str, Tensor]:
-                key = (len(rows), *shape)  # a StaticSteps holds its state, so that no other one can come by its id
+                key = (len(rows), *alike)
                 if key not in self.recorded:
                     self.recorded[key] = StaticSteps(state, experience, len(rows), config)
-                return self.recorded[key](whole, rows.to(stopped.device), stopped)
+                return self.recorded[key](whole, rows, stopped)
 
             return recorded
 

@@ -7,6 +7,7 @@ is told to, the same work is done as written (the eager twin). The readable path
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -88,20 +89,34 @@ class Step:
     """
 
     def __init__(self, work: Callable[[], None], device: torch.device, graph: bool = True) -> None:
-        self.work, self.graph, self.calls = work, None, 0
+        self.work, self.graph, self.calls, self.device = work, None, 0, device
         self.stream = torch.cuda.Stream(device) if graph and device.type == "cuda" else None
 
     def __call__(self) -> None:
         self.calls += 1
         if self.stream is None:
             return self.work()
-        if self.calls <= WARM:
-            self.stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(self.stream):
+        with torch.cuda.device(self.device):  # streams and graphs are the current card's
+            if self.calls <= WARM:
+                self.stream.wait_stream(torch.cuda.current_stream())
+                with torch.cuda.stream(self.stream):
+                    self.work()
+                return torch.cuda.current_stream().wait_stream(self.stream)
+            if self.graph is None:
+                self.graph = self._recorded()
+            self.graph.replay()
+
+    def _recorded(self) -> torch.cuda.CUDAGraph:
+        """The work as a graph. A graph that is freed while another is recorded spoils it: garbage is collected before,
+        and not in between. Where it fails, the stream is what it was before."""
+        before, collects = torch.cuda.current_stream(), gc.isenabled()
+        gc.collect()
+        gc.disable()
+        try:
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
                 self.work()
-            return torch.cuda.current_stream().wait_stream(self.stream)
-        if self.graph is None:
-            self.graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self.graph):
-                self.work()
-        self.graph.replay()
+            return graph
+        finally:
+            torch.cuda.set_stream(before)
+            gc.enable() if collects else None

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from rlnlp.losses import entropy, ppo_clip, value_loss
 from rlnlp.models import SharedValue, ValueModel, chosen_logprobs, head, positions, restrict
-from rlnlp.static import Step
+from rlnlp.static import WARM, Step
 from rlnlp.types import Allowed, Experience, Sampling
 
 
@@ -81,6 +81,8 @@ class StaticSteps:
     """Gradient steps of minibatches of one shape, in the same memory: on cuda recorded at the fourth.
 
     experience: the first one, of which ``rows`` episodes are a minibatch; graph=False: always as written, the twin.
+    Recorded with the steps are numbers (config, sampling, learning rates) and places (weights, the optimiser's state):
+    none of them may change.
     """
 
     def __init__(self, state: Any, experience: Experience, rows: int, config: Any, graph: bool = True) -> None:
@@ -94,25 +96,33 @@ class StaticSteps:
         if self.step.stream is not None:
             for group in state.optimizer.param_groups:
                 group["capturable"] = True
+            state.optimizer._warned_capturable_if_run_uncaptured = True  # of the first steps, which are as written
 
     def __call__(self, whole: dict[str, Tensor], rows: Tensor, stopped: Tensor) -> dict[str, Tensor]:
         """One step on the episodes ``rows`` [n] of ``cells``; loss, metrics and the gradient's norm, each []. stopped:
         as of ``guarded_step``."""
+        rows = rows.pin_memory().to(stopped.device, non_blocking=True) if stopped.is_cuda else rows
         for name, out in self.batch.items():
             torch.index_select(whole[name], 0, rows, out=out)
         self.stopped.copy_(stopped)
-        recording = self.step.stream is not None and self.step.graph is None
+        if why := self._step():  # once
+            warnings.warn(f"a gradient step cannot be recorded ({why}): it is done as written", stacklevel=2)
+            self.state.optimizer.zero_grad(set_to_none=True)
+            self.step = Step(self._work, stopped.device, graph=False)
+            self.step()
+        stopped.copy_(self.stopped)
+        return {name: value.clone() for name, value in self.found.items()}  # the next step overwrites them
+
+    def _step(self) -> str:
+        """One step; why it could not be recorded, where that was tried and failed."""
+        recording = self.step.stream is not None and self.step.graph is None and self.step.calls >= WARM
         try:
             self.step()
         except RuntimeError as error:
             if not recording:
                 raise
-            warnings.warn(f"a gradient step cannot be recorded ({error}): it is done as written", stacklevel=2)
-            self.state.optimizer.zero_grad(set_to_none=True)
-            self.step = Step(self._work, rows.device, graph=False)
-            self.step()
-        stopped.copy_(self.stopped)
-        return {name: value.clone() for name, value in self.found.items()}  # the next step overwrites them
+            return str(error.__context__ or error)  # what ended the recording, before what closing it says
+        return ""
 
     def _work(self) -> None:
         loss, metrics = minibatch_loss(self.state, self.batch, self.sampling, self.vocabulary, self.config)

@@ -3,14 +3,20 @@ aside. Without a GPU nothing is recorded: the eager twin is held against the wri
 
 from __future__ import annotations
 
+import functools
+import gc
+import weakref
+
 import pytest
 import torch
 
+from rlnlp import engine as engine_file
 from rlnlp.engine import Engine
 from rlnlp.learners import a2c, nlpo, ppo
 from rlnlp.learners.common import Diverged
+from rlnlp.static import WARM
 from rlnlp.static_update import StaticSteps, cells, minibatch_loss, serves
-from rlnlp.types import take
+from rlnlp.types import take, to
 from tests.test_engine import SETTINGS, score, trained
 from tests.tiny import gpt2, prompts, t5
 
@@ -83,9 +89,27 @@ def test_another_shape_leaves_no_memory_behind():
     state, seen, config = collected()
     state.engine = engine = Engine(static=True)
     ppo.update(state, seen, config)
+    (old,) = map(weakref.ref, engine.recorded.values())
     longer = ppo.experience(state, ppo.rollout(state, prompts(8, length=9)), score, config)
     ppo.update(state, longer, config)
-    assert [key[2] for key in engine.recorded] == [9 + 6 - 1]
+    gc.collect()  # as before each recording
+    assert [key[1] for key in engine.recorded] == [9 + 6 - 1] and old() is None
+
+
+@pytest.mark.parametrize("change", [{"clip": 0.01}, {"max_grad_norm": 0.01}, {"entropy_coef": 0.1}, "rate"])
+def test_numbers_that_a_graph_holds_are_recorded_anew_where_they_change(change):
+    ends = []
+    for engine in (None, Engine(static=True)):
+        state, seen, config = collected()
+        if engine is not None:
+            state.engine = engine
+        ppo.update(state, seen, config)
+        later = config.model_copy(update={} if change == "rate" else change)
+        if change == "rate":
+            state.optimizer.param_groups[0]["lr"] /= 10
+        ppo.update(state, seen, later.model_copy(update={"breaks": ("ratio",)}))
+        ends.append(torch.cat([weight.detach().flatten() for weight in state.policy.parameters()]))
+    torch.testing.assert_close(*ends, atol=3e-5, rtol=0)
 
 
 def test_a_loss_that_is_not_finite_takes_no_step_and_neither_do_those_after_it():
@@ -128,8 +152,8 @@ class Broken:
 
     stream = "a stream"
 
-    def __init__(self, why, graph=None, before=lambda: None):
-        self.why, self.graph, self.before = why, graph, before
+    def __init__(self, why, graph=None, calls=WARM, before=lambda: None):
+        self.why, self.graph, self.calls, self.before = why, graph, calls, before
 
     def __call__(self):
         self.before()
@@ -153,17 +177,40 @@ def test_a_step_that_cannot_be_recorded_is_done_as_written_and_says_so():
     assert torch.equal(*ends)
 
 
-def test_an_error_of_a_recorded_step_is_not_swallowed():
+def test_an_error_of_a_recorded_step_or_of_one_before_it_is_recorded_is_not_swallowed():
     state, seen, config = collected()
     steps = StaticSteps(state, seen, 2, config)
 
-    steps.step = Broken("out of memory", graph="recorded")
-    with pytest.raises(RuntimeError, match="out of memory"):
-        steps(cells(seen), torch.tensor([0, 1]), torch.zeros((), dtype=torch.bool))
+    for broken in (Broken("out of memory", graph="recorded"), Broken("out of memory", calls=0)):
+        steps.step = broken
+        with pytest.raises(RuntimeError, match="out of memory"):
+            steps(cells(seen), torch.tensor([0, 1]), torch.zeros((), dtype=torch.bool))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_on_a_gpu_recorded_steps_are_their_twin_bit_for_bit(precision):
+    """Three minibatches of 3, 3 and 2 episodes, several epochs: two graphs share weights and optimiser."""
+    ends, recorded = [], []
+    for graph in (True, False):
+        engine, policy = Engine(precision, static=True), gpt2().to("cuda")
+        engine.install(policy)
+        config = ppo.Config(**{**SETTINGS, **WHOLE, "epochs": 6, "minibatches": 3, "top_k": 20, "breaks": ("ratio",)})
+        state = ppo.init(policy, config, 3)
+        seen = ppo.collect(state, to(prompts(8), "cuda"), score, config)
+        state.engine = engine
+        with pytest.MonkeyPatch.context() as patch:
+            if not graph:
+                patch.setattr(engine_file, "StaticSteps", functools.partial(StaticSteps, graph=False))
+            ppo.update(state, seen, config)
+        recorded.append([steps.step.graph is not None for steps in engine.recorded.values()])
+        ends.append(torch.cat([weight.detach().flatten() for weight in state.policy.parameters()]))
+    assert recorded == [[True, True], [False, False]] and torch.equal(*ends)
 
 
 def test_the_loss_reads_no_number_back():
-    """On the meta device a read-back is an error, and so is a tensor made on the CPU among the others."""
+    """On the meta device a read-back is an error. (A copy from the CPU is none there: `bench.gpu` records the step.)"""
     state, seen, config = collected(top_k=20)
     batch = {name: tensor[:3].to("meta") for name, tensor in cells(seen).items()}
     for part in (state.policy, state.value):

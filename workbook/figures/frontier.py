@@ -80,7 +80,7 @@ def frontier(
                     _rings(axis, fallen)
                     ringed |= dict.fromkeys(c for c, *_ in fallen)
                     seen += [x for _, x, _ in own]
-                    means = [f"{number(y.mean())} at {short(across)} {number(x.mean())}" for _, x, y in own]
+                    means = [f"{number(y.mean())} at {short(across)} {_read_off(across, x)}" for _, x, y in own]
                     said.append(f"{group} {item.label} {short(up)} {', '.join(means)}")
                 seen += _origin(axis, results, zero, across, up)
                 _scale(axis, across, np.concatenate(seen) if seen else np.zeros(1))
@@ -130,6 +130,11 @@ def _points(results: Results, item: Series, across: str, up: str) -> list[tuple[
 def _value(results: Results, condition: str, metric: str, decoding: str) -> np.ndarray | None:
     values = measure(results, condition, metric, decoding)
     return -np.log10(np.maximum(1 - values, FULL)) if metric == KEPT and values is not None else values
+
+
+def _read_off(across: str, values: np.ndarray) -> str:
+    """The mean as the axis has it, in the metric's own unit."""
+    return number(1 - 10.0 ** -values.mean() if across == KEPT else values.mean())
 
 
 def _path(axis: Axes, points: list, place: int, item: Series, numbered: bool) -> None:

@@ -22,6 +22,7 @@ READ = {
     "delayed": """Left of 0 in the last two: delayed masks are steadier.""",
     "mass": """Lines on top of each other: only the amount of truncation matters.""",
     "against_none": """Decoded plainly: what training under the mask leaves in the bare policy.""",
+    "against_none_own": """Decoded through the mask that it trained with: the mask decodes as well as trains.""",
     "values": """To the right less is cut; none: PPO without a mask.""",
 }
 LIMITS = (
@@ -67,9 +68,8 @@ def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
         title, looks = f"Every sampler at its usual value{on}", {"decodings": dots.DECODED}
         yield f"levels{end}", title, dots.arms(results, texts(results, world), (*METRICS, "kept_mass"), title, **looks)
         for decoding, name in dots.DECODED.items():
-            title = f"Against no truncation, {name}{on}"
-            figure = dots.differences(results, against(results, world, decoding), METRICS, title)
-            yield f"against_none_{decoding}{end}", title, figure
+            title, pairs = f"Against no truncation, {name}{on}", against(results, world, decoding)
+            yield f"against_none_{decoding}{end}", title, dots.differences(results, pairs, METRICS, title)
         title, metrics = f"An older copy's mask, delayed − synced{on}", ("score", "wobble", "drop")
         yield f"delayed{end}", title, dots.differences(results, delayed(results, world), metrics, title)
         for metric in ("score", "generation_log_perplexity"):
