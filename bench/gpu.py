@@ -1037,7 +1037,9 @@ def markdown(found: dict[str, dict]) -> str:
             text += [f"not measured{tried}", ""]
             continue
         one = measured[name]
-        text += [*table([with_floor(row, rate) for row in one["rows"]]), ""]
+        rows = [with_floor(row, rate) for row in one["rows"]]
+        for kind in dict.fromkeys(row["name"] for row in rows):  # a table each: they have other columns
+            text += [*table([row for row in rows if row["name"] == kind]), ""]
         text += [f"{one['seconds']:.0f} s; nothing was begun that would have ended after {one['limit_s']:g} s."]
         text += [f"Left out, no time: {'; '.join(one['left_out'])}."] if one["left_out"] else []
         text += [""]
