@@ -11,7 +11,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from workbook.site import build, committed, front, picture
 from workbook.store.files import atomic_write
 
 PAGES = Path(".scratch/site")  # below the root
@@ -21,6 +20,8 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m workbook.site", description=__doc__.partition("\n")[0])
     parser.add_argument("what", nargs="?", default="build", choices=("build", "pages", "readme"))
     what, root = parser.parse_args(argv).what, Path(__file__).resolve().parents[2]
+    from workbook.site import build, committed, front, picture  # seconds, for which no `--help` should wait
+
     try:
         if what == "readme":
             found, file = committed.read(root), root / "README.md"

@@ -24,7 +24,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from rlnlp.settings import ConfigError
-from workbook.runs import checks, conditions, means, roots
+from workbook.runs import checks, conditions, roots
 from workbook.store import rekeyed
 from workbook.store.files import atomic_json, read_json
 from workbook.store.fingerprint import libraries
@@ -37,6 +37,7 @@ Roots = tuple[list[str], list[str]]  # roots of an identity, and what is known n
 
 def stages(values: Mapping[str, Any], code: Code) -> dict[str, Roots]:
     """Name of a file in build/code -> the code that its stage runs. values: params.yaml."""
+    from workbook.runs import means  # and torch with it, for which no `--help` should wait
 
     def notebook(name: str, *further: str, page: bool = False, without: Iterable[str] = ()) -> Roots:
         return [f"notebooks/{name}.ipynb", RUNNER, *further], [*without, *([] if page else [PAGE])]
