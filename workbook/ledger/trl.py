@@ -9,9 +9,11 @@ columns `completion` or `response` and one number a response for each reward, as
 what else was measured, by its name in docs/reference/metrics.md (human_log_perplexity, judge, ...), which is copied as
 it is.
 
-What a trainer writes of its own, and what is made of it (TRL 0.16 to 1.x; nothing of TRL is imported):
-- `trainer_state.json` (in output_dir or its last `checkpoint-<step>`): `log_history`, of which `reward` (GRPO, RLOO,
-  online DPO) or `objective/scores` (PPO) gives `rollout_score`, the mean of the last three that were logged;
+What a trainer writes of its own, and what is made of it (TRL 0.16 to 1.x; nothing of TRL is imported; files of real
+runs of 1.12.0's PPOTrainer and GRPOTrainer were converted, see bench/trl_runs.py):
+- `trainer_state.json` (in output_dir or its last `checkpoint-<step>`): `log_history`, of which `rewards/<score>/mean`
+  or, where that is not logged, `reward`, the weighted sum of all (GRPO, RLOO, online DPO), or `objective/scores` (PPO)
+  gives `rollout_score`, the mean of the last three that were logged;
 - `completions/completions_<step>.parquet` with `log_completions=True`: step, prompt, completion (text, or messages in a
   conversation), a column per reward function, advantage. These answer *training* prompts: without `texts`, those of the
   last step are taken and it is said.
@@ -64,12 +66,13 @@ def converted(runs: Path, score: str = "") -> tuple[pd.DataFrame, list[str]]:
             notes.append(f"{run.condition}, seed {run.seed}: responses to training prompts ({path.name})")
         row = {"condition": run.condition, "seed": run.seed, "split": "test", "decoding": "plain"}
         measured = {c: run[c] for c in listed if c in METRICS and pd.notna(run[c])}
-        rows.append({**row, **of_texts(path, score), **of_training(folder), **measured})
+        means, named = of_texts(path, score)
+        rows.append({**row, **means, **of_training(folder, named), **measured})
     return pd.DataFrame(rows), notes
 
 
-def of_texts(path: Path, score: str = "") -> dict[str, float]:
-    """Mean score and diversity of a file of responses."""
+def of_texts(path: Path, score: str = "") -> tuple[dict[str, float], str]:
+    """Mean score and diversity of a file of responses, and the column that is the score."""
     table = _read(path)
     column = next((name for name in TEXT if name in table), None)
     if column is None or not len(table):
@@ -77,22 +80,24 @@ def of_texts(path: Path, score: str = "") -> dict[str, float]:
     rewards = [c for c in table if c not in NOT_A_REWARD and pd.api.types.is_numeric_dtype(table[c])]
     if score not in rewards if score else len(rewards) != 1:
         raise ClaimError(f"{path}: which column is the score? expected --score with one of {rewards or 'none there'}")
-    values = table[score or rewards[0]].to_numpy(dtype=float)
+    values = table[score := score or rewards[0]].to_numpy(dtype=float)
     if not np.isfinite(values).all():
-        raise ClaimError(f"{path}: {score or rewards[0]} of response {int(np.flatnonzero(~np.isfinite(values))[0])}")
+        raise ClaimError(f"{path}: {score} of response {int(np.flatnonzero(~np.isfinite(values))[0])}")
     texts = [written(value) for value in table[column]]
     found = {"score": float(values.mean()), **metrics.diversity(texts)}
-    return {name: value for name, value in found.items() if name in METRICS}
+    return {name: value for name, value in found.items() if name in METRICS}, score
 
 
-def of_training(folder: Path) -> dict[str, float]:
-    """rollout_score, from the trainer's log; nothing where it kept none."""
+def of_training(folder: Path, score: str = "") -> dict[str, float]:
+    """rollout_score, from the trainer's log, of that reward where it is logged apart; nothing where it kept none."""
     states = [folder / "trainer_state.json", *sorted(folder.glob("checkpoint-*/trainer_state.json"), key=_step)[::-1]]
     path = next((p for p in states if p.is_file()), None)
     if path is None:
         return {}
     history = json.loads(path.read_text(encoding="utf-8")).get("log_history", [])
-    logged = [entry[name] for entry in history for name in LOGGED if name in entry]
+    apart = f"rewards/{score}/mean"
+    names = (apart,) if any(apart in entry for entry in history) else LOGGED
+    logged = [entry[name] for entry in history for name in names if name in entry]
     return {"rollout_score": float(np.mean(logged[-LAST:]))} if logged else {}
 
 
@@ -122,7 +127,10 @@ def _read(path: Path) -> pd.DataFrame:
     try:
         if path.suffix == ".parquet":
             return pd.read_parquet(path)
-        return pd.read_json(path, lines=True) if path.suffix in (".jsonl", ".json") else pd.read_csv(path)
+        if path.suffix in (".jsonl", ".json"):
+            return pd.read_json(path, lines=True, dtype=False)
+        table, said = pd.read_csv(path), pd.read_csv(path, dtype=str, keep_default_na=False)
+        return table.assign(**{c: said[c] for c in TEXT if c in said})  # a response may be empty, "NA" or a number
     except (OSError, ValueError) as error:
         raise ClaimError(f"{path}: expected a table (parquet, CSV, JSONL), found {error}") from None
 
