@@ -192,7 +192,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, RuntimeError) as error:
         print(error, file=sys.stderr)
         return 1
-    listed(args.out).to_csv(args.out / "runs.csv", index=False, lineterminator="\n")
+    table = listed(args.out)
+    table.to_csv(args.out / "runs.csv", index=False, lineterminator="\n")
+    print(f"{args.out / 'runs.csv'}: {len(table)} runs")
     return 0
 
 
