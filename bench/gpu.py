@@ -1014,7 +1014,8 @@ def printed(found: dict[str, dict]) -> dict:
     conditions, hours = plan.printed_hours(params, known)
     rates = "rates measured here" if known.why.startswith("measured") else "rates that were not measured"
     runs, verdict = f"{conditions} conditions x {len(params.seeds)} seeds", "met" if hours <= 2 else "**missed**"
-    said = f"{verdict} as computed, not measured: {hours:.2f} for {runs} in bf16, recorded steps, at {rates}"
+    how = "in bf16, decode steps recorded, gradient steps as measured"
+    said = f"{verdict} as computed, not measured: {hours:.2f} for {runs} {how}, at {rates}"
     return {**line, "": said}
 
 

@@ -2,7 +2,7 @@
 
 For episodes that all have T tokens, as in the papers (``min_new_tokens`` = ``max_new_tokens``): every cell of [B, T] is
 then a real token, so that no index is made of a mask and no number is read back. As written, a step waits while Python
-launches some thousands of kernels; recorded, it waits for one launch. ``minibatch_loss`` is ``ppo.minibatch_loss``.
+launches its kernels one by one; recorded, it waits for one launch. ``minibatch_loss`` is ``ppo.minibatch_loss``.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class StaticSteps:
         for name, out in self.batch.items():
             torch.index_select(whole[name], 0, rows, out=out)
         self.stopped.copy_(stopped)
-        if why := self._step():  # once
+        if why := self._not_recorded():  # once
             warnings.warn(f"a gradient step cannot be recorded ({why}): it is done as written", stacklevel=2)
             self.state.optimizer.zero_grad(set_to_none=True)
             self.step = Step(self._work, stopped.device, graph=False)
@@ -113,8 +113,8 @@ class StaticSteps:
         stopped.copy_(self.stopped)
         return {name: value.clone() for name, value in self.found.items()}  # the next step overwrites them
 
-    def _step(self) -> str:
-        """One step; why it could not be recorded, where that was tried and failed."""
+    def _not_recorded(self) -> str:
+        """One step, recorded where it is its turn; why it could not be recorded, where that was tried and failed."""
         recording = self.step.stream is not None and self.step.graph is None and self.step.calls >= WARM
         try:
             self.step()

@@ -326,7 +326,7 @@ def test_rates_are_those_of_the_bench_where_it_measured_and_say_what_is_computed
     found = roofline.rates(path)
     assert (found.copy, found.product, found.decode, found.update) == (2e12, 500e12, 0.5, 0.4)
     assert (found.sustained, found.step_s, found.gradient_s) == (25e12, 0.007, 0.1)
-    assert found.why == "measured on X100 (gpu.json); computed: update_share 0.4"
+    assert found.why == "measured on X100 (gpu.json); computed: update_share 0.4; a gradient step 0.1 s"
 
 
 def test_costs_add_up():

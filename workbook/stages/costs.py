@@ -142,8 +142,8 @@ def training(params: Params, settings: Settings, policy: Shape, reward: Shape | 
     body, networks = body_of(policy), 1 + _valued(settings)
     read = roofline.step_bytes(body, size, params.task.prompt_tokens, T, "bf16") * (1 + _masked(settings))
     moved = roofline.optimizer_bytes(body) * networks / 2
-    one = dataclasses.replace(one, decoded=one.sampled / size * read, stepped=gradient_steps(settings) * moved)
-    one = dataclasses.replace(one, steps=gradient_steps(settings))
+    steps, decoded = gradient_steps(settings), one.sampled / size * read
+    one = dataclasses.replace(one, decoded=decoded, steps=steps, stepped=steps * moved)
     return dataclasses.replace(one.times(settings.updates), memory=memory(params, settings, policy, reward, rows))
 
 

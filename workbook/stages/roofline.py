@@ -104,6 +104,7 @@ def rates_of(known: dict, file: str) -> Rates:
     why = "computed: " if not known else f"measured on {known['device']} ({file})" + "; computed: " * bool(said)
     sustained = known.get("update_fp32_share") and 1e12 * of["fp32"] * known["update_fp32_share"]
     step_s = known.get("readable_ms") and known["readable_ms"] / 1e3
+    said += f"; a gradient step {known['gradient_s']:.2g} s" if known.get("gradient_s") else ""
     shares = of["decode_share"], of["update_share"]
     more = sustained or None, step_s or None, known.get("gradient_s")
     return Rates(1e12 * of["copy_tb_s"], 1e12 * of["bf16"], *shares, *more, why + said)
