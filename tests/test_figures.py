@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from workbook.figures import parts, style, tokens
+from workbook.figures import frontier, parts, style, tokens
 
 
 def example(label: str = "what it shows") -> Figure:
@@ -84,3 +84,9 @@ def test_long_episodes_wrap_inside_the_picture():
     figure.draw_without_rendering()
     shown = [t for t in figure.findobj(mpl.text.Text) if t.get_text() in words]
     assert len(shown) == 3 * 48 and max(t.get_window_extent().x1 for t in shown) <= figure.bbox.x1
+
+
+def test_alt_text_reads_a_kept_mass_off_its_axis_in_its_own_unit():
+    """The axis is logarithmic in what is cut: at 2 of it 0.99 is kept."""
+    assert frontier._read_off("kept", np.array([1.0, 3.0])) == "0.990"
+    assert frontier._read_off("kl_deployed", np.array([1.0, 3.0])) == "2.000"
