@@ -284,6 +284,17 @@ def test_what_decides_a_part_and_what_does_not(tmp_path, case):
     assert changed == expected
 
 
+@pytest.mark.parametrize("own", [5, 24])
+def test_a_task_imitates_as_many_examples_as_it_has_itself(tmp_path, monkeypatch, own):
+    """Fewer or more than the others (16)."""
+    given = []
+    once = warm_start.fine_tune
+    monkeypatch.setattr(warm_start, "fine_tune", lambda *a, **k: given.append(len(a[2])) or once(*a, **k))
+    here = bench(tmp_path, overrides={"made_up": {"rows": {"supervised": own}}})
+    part(here, made_up(), arm("supervised"), 0)
+    assert given == [own]
+
+
 def test_the_same_seed_gives_the_same_digits_and_another_gives_others(work, tmp_path):
     task, chosen = made_up(), arm("sup_ppo")
     first = files_of(part(bench(work), task, chosen, 0))

@@ -218,7 +218,7 @@ def _trained(
     horizon = ours.horizon(task)
     if chosen.imitates:
         steps = ours.steps_of_learning(task) if chosen.start else None
-        some = first(prompts["train"], ours.rows.supervised)
+        some = first(prompts["train"], ours.rows_of(task.name).supervised)
         return warm_start.fine_tune(
             model, tokenizer, some, prompts["validation"], ours.supervised_of(task.name), horizon, seed, home, steps
         )
