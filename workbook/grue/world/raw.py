@@ -58,11 +58,18 @@ def vocabulary() -> set[str]:
 
 
 def mix(draw: int, n: int) -> list[tuple[str, str]]:
-    """n pairs (source, target), every other one a translation, the rest summaries."""
+    """n pairs (source, target), every other one a translation, the rest summaries.
+
+    Of another style than the tasks': nothing is passive, and a summary is the main fact alone. So references of the
+    tasks have something to teach. Of raw models that had seen the tasks as they are, supervision kept every weight.
+    """
     found = []
     for i in range(n):
         rng = generator("raw mix", draw, i)
-        prefix, task = (SUMMARIZE, cnn_dailymail.story) if i % 2 else (TRANSLATE, translation.pair)
-        source, target = task(rng, "train")
-        found.append((prefix + source, target))
+        if i % 2:
+            article, highlights = cnn_dailymail.story(rng, "train")
+            found.append((SUMMARIZE + article, highlights.split("\n")[0]))
+        else:
+            source, target = translation.pair(rng, "train", ("past",))
+            found.append((TRANSLATE + source, target))
     return found

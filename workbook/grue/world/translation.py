@@ -23,9 +23,9 @@ VOICES = ("past", "passive")
 AS_IN_ENGLISH = 3  # times as often as another order
 
 
-def pair(rng: random.Random, part: str) -> tuple[str, str]:
-    """An English sentence of a part's scene and a German one."""
-    clause = styled(rng, scene(rng, part, day=0.6, place=0.8), VOICES)
+def pair(rng: random.Random, part: str, voices: tuple[str, ...] = VOICES) -> tuple[str, str]:
+    """An English sentence of a part's scene, in one of the voices, and a German one."""
+    clause = styled(rng, scene(rng, part, day=0.6, place=0.8), voices)
     return english.render(clause), german.render(_ordered(rng, clause))
 
 
