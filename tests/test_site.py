@@ -18,6 +18,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from workbook.grue.pictures import label
+from workbook.results.files import SAMPLES, read_text, standing
 from workbook.results.tables import between
 from workbook.site import benchmark, build, charts, claim_page, committed, effects, forest, front, lessons, reference
 from workbook.site.links import LinkError, Links
@@ -150,7 +151,7 @@ def test_a_claims_page_has_five_texts_of_every_seed_and_run_shown():
     assert "Of seeds 2, 3, 4 and 5 no text is committed" in text  # of imdb
     blocks = text.split("???")[1:]
     assert blocks and all(len(re.findall(r"^    \d\. ", block, re.MULTILINE)) == 5 for block in blocks)
-    lines = map(json.loads, (ROOT / "reports/mini/samples.jsonl").read_text(encoding="utf-8").splitlines())
+    lines = map(json.loads, read_text(standing(ROOT / "reports/mini", SAMPLES)).splitlines())
     first = next(line["response"] for line in lines if line["condition"] == "ppo_kl_0")
     assert committed.safe(" ".join(first.split())) in claim_page.texts(found(), {"mini": rows["mini"]})
 
