@@ -124,6 +124,17 @@ def test_the_site_is_small(site):
     assert sum(sizes.values()) <= LARGEST
 
 
+def test_the_search_leaves_out_texts_of_runs(site):
+    """Pages that hold nothing else, and what stands below a heading that says so; what a claim says is found."""
+    known = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))["docs"]
+    places = {each["location"].removesuffix("index.html") for each in known}
+    assert not [
+        place for place in places if "/samples/" in place or re.search(r"#(texts-of|what-the-arms-wrote)", place)
+    ]
+    assert "claims/P09/index.html#what-they-wrote" in places
+    assert 'id="texts-of-reviews"' in (site / "claims/P09/index.html").read_text(encoding="utf-8")
+
+
 def test_nothing_of_this_machine_is_on_it(site):
     for path in [*site.rglob("*.html"), *site.rglob("*.js")]:
         assert str(ROOT) not in path.read_text(encoding="utf-8"), path

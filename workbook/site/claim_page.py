@@ -17,7 +17,7 @@ from workbook.results.files import TEXTS_OF_A_SEED
 from workbook.results.measures import MEASURES
 from workbook.results.tables import join, markdown
 from workbook.site import benchmark, charts, effects, vega
-from workbook.site.blocks import folded, shell
+from workbook.site.blocks import UNSEARCHED, folded, shell
 from workbook.site.committed import ABOUT, DESIGN, DRAWN, Committed, deciding, folder, tested
 from workbook.synthesis import closer
 
@@ -270,7 +270,7 @@ def texts(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
         if folds:
             first = f"`{profile}` runs the first draws of `{DESIGN}`: {join([str(seed) for seed in sorted(seeds)])}."
             of_design = [first] if profile == DRAWN and DESIGN in rows else []
-            parts += [f"### Texts of `{profile}`", *of_design, *folds, *lacking(found, profile, seeds)]
+            parts += [f"### Texts of `{profile}` {UNSEARCHED}", *of_design, *folds, *lacking(found, profile, seeds)]
     if not parts:
         return "No text of these runs is committed; a run of them here writes `samples.jsonl` beside its numbers."
     said = (

@@ -28,7 +28,7 @@ ABOUT = {  # profile: what its numbers are of; in the order in which pages show 
     "settle": "the registered design: generated reviews, every text of the same length",
     "reviews": "real reviews, one base model that writes words; seeds of reinforcement learning alone",
     "imdb": "real reviews, a model trained on them from scratch",
-    "full": "generated reviews",
+    "full": "the first paper's ablations at every value: eight of the registered design's draws",
     "follow_up": "the second paper's questions at every value: eight of the registered design's draws",
     "mini": "the registered design's first draws: effects, too few for words",
 }
