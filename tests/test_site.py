@@ -269,7 +269,8 @@ def test_a_claim_of_the_benchmark_has_arms_what_would_turn_it_texts_and_a_comman
     board = (ROOT / "reports/grue/leaderboard.md").read_text(encoding="utf-8")
     for name in found().benchmark:
         text = claim_page.page(found(), name).partition("## On the benchmark\n")[2]
-        asked, parts = benchmark.plan(ROOT).tests(name), dict(re.findall(r"### ([\w ]+\w).*\n\n((?:.|\n(?!##))+)", text))
+        asked = benchmark.plan(ROOT).tests(name)
+        parts = dict(re.findall(r"### ([\w ]+\w).*\n\n((?:.|\n(?!##))+)", text))
         turned, arms, wrote, again = parts.values()
         assert [*parts] == [*TOLD_OF_THE_BENCHMARK], name
         assert all(f"| {test.name} | " in turned for test in asked.values() if test.role == "decides")
