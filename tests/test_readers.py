@@ -310,7 +310,7 @@ def test_tables_of_other_settings_are_refused():
     imdb = params("imdb")
     other = imdb.model_copy(update={"learner": {**imdb.learner, "updates": 7}})
     other._path = imdb.path
-    with pytest.raises(ReportError, match=r"updates is 7, but the committed table is of a run with \d\d"):
+    with pytest.raises(ReportError, match="updates is 7, but the committed table is of a run with 40$"):
         tables_of.load(other, ["ppo_kl_0"])
 
 
