@@ -17,7 +17,7 @@ import vl_convert
 from workbook.figures.names import decoded, names
 from workbook.figures.style import COLORS, GREY
 from workbook.results import tables
-from workbook.runs import algorithms, older
+from workbook.runs import algorithms, checks
 from workbook.site import charts, claim_page, committed, vega
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -75,7 +75,7 @@ def test_a_point_of_every_draw_says_what_it_is(field):
 
 def test_a_run_is_called_on_the_site_as_in_figures_and_no_two_the_same():
     for profile in found().profiles:
-        params = older.settings(ROOT / committed.folder(profile) / "params.yaml")
+        params = checks.load(ROOT / committed.folder(profile) / "params.yaml")
         assert found().names[profile] == names(SimpleNamespace(params=params)), profile
         assert len({*found().names[profile].values()}) == len(found().runs[profile]), profile
     assert found().names["mini"]["mask_epsilon"] == "PPO, epsilon mask 1e−07"  # a number, also where YAML 1.1 has none

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from workbook.ledger.claim import repetitions
-from workbook.runs import older
+from workbook.runs import checks
 from workbook.synthesis import closer
 from workbook.synthesis.closer import SWEEP, Look
 
@@ -60,7 +60,7 @@ def test_a_repeated_condition_is_the_mean_of_its_repetitions():
 
 
 def test_what_is_repeated_is_what_the_ledger_takes_as_repetitions():
-    runs = older.settings(ROOT / "profiles/settle/params.yaml").all_runs
+    runs = checks.load(ROOT / "profiles/settle/params.yaml").all_runs
     for condition, names in closer.REPEATED.items():
         assert sorted(repetitions(runs, condition)) == sorted(names)
 

@@ -17,7 +17,7 @@ from scipy import stats
 
 from workbook.results.files import per_seed
 from workbook.runs.settings import Bring
-from workbook.site import charts, claim_page, committed, effects, front, picture
+from workbook.site import charts, committed, effects, front, picture
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -74,27 +74,23 @@ def value(text: str) -> float:
     return float(text.replace("−", "-"))
 
 
-PAIRED = [  # profile, run, run, metric, whether in yardsticks: shown on a page, and in no table as it is
-    ("mini", "ppo_kl_0", "ppo_kl_default", "judge", False),
-    ("mini", "nlpo_kl_0", "nlpo_kl_default", "judge", False),
-    ("imdb", "nlpo_kl_0", "nlpo_kl_default", "judge", False),
-    *(("follow_up", "ppo_kl_0", "ppo_kl_default", m, False) for m in ("score", "generation_log_perplexity", "judge")),
-    ("full", "dropout_independent_020", "ppo_kl_default", "score", True),
-    ("reviews", "nlpo_kl_0", "nlpo_kl_default", "msttr", False),
-    *(("reviews", f"{learner}_kl_0", "supervised", "score", False) for learner in ("ppo", "nlpo")),
-    ("reviews", "ppo_kl_0", "supervised", "human_log_perplexity", False),
-    ("reviews", "grpo", "ppo_kl_default", "score", False),
-    *(("follow_up", learner, "ppo_kl_default", "judge", False) for learner in ("reinforce", "rloo", "sac")),
-    ("follow_up", "sac", "ppo_kl_default", "kl_deployed", False),
-    *(("follow_up", f"mask_{cut}", "ppo_kl_default", "score", False) for cut in ("top_p_050", "min_p_020", "top_k_10")),
-    *(
-        ("follow_up", f"mask_{cut}, own", "ppo_kl_default", "score", False)
-        for cut in ("top_p_050", "min_p_020", "top_k_10")
-    ),
-    ("follow_up", "ppo_top_p, own", "ppo_kl_default, top_p", "score", False),
-    *(("follow_up", "mask_top_p_050, own", "ppo_kl_default, top_p", m, False) for m in ("score", "judge")),
-    *(("follow_up", "dqn_best, own", "ppo_kl_default, greedy", m, False) for m in ("score", "judge")),
-    ("follow_up", "numbers_dqn", "numbers_zero_shot", "score", False),
+PAIRED = [  # profile, run, run, metric: shown on a page, and in no table as it is
+    ("mini", "ppo_kl_0", "ppo_kl_default", "judge"),
+    ("mini", "nlpo_kl_0", "nlpo_kl_default", "judge"),
+    ("imdb", "nlpo_kl_0", "nlpo_kl_default", "judge"),
+    *(("follow_up", "ppo_kl_0", "ppo_kl_default", m) for m in ("score", "generation_log_perplexity", "judge")),
+    ("reviews", "nlpo_kl_0", "nlpo_kl_default", "msttr"),
+    *(("reviews", f"{learner}_kl_0", "supervised", "score") for learner in ("ppo", "nlpo")),
+    ("reviews", "ppo_kl_0", "supervised", "human_log_perplexity"),
+    ("reviews", "grpo", "ppo_kl_default", "score"),
+    *(("follow_up", learner, "ppo_kl_default", "judge") for learner in ("reinforce", "rloo", "sac")),
+    ("follow_up", "sac", "ppo_kl_default", "kl_deployed"),
+    *(("follow_up", f"mask_{cut}", "ppo_kl_default", "score") for cut in ("top_p_050", "min_p_020", "top_k_10")),
+    *(("follow_up", f"mask_{cut}, own", "ppo_kl_default", "score") for cut in ("top_p_050", "min_p_020", "top_k_10")),
+    ("follow_up", "ppo_top_p, own", "ppo_kl_default, top_p", "score"),
+    *(("follow_up", "mask_top_p_050, own", "ppo_kl_default, top_p", m) for m in ("score", "judge")),
+    *(("follow_up", "dqn_best, own", "ppo_kl_default, greedy", m) for m in ("score", "judge")),
+    ("follow_up", "numbers_dqn", "numbers_zero_shot", "score"),
 ]
 
 
@@ -113,11 +109,10 @@ def arms(profile: str, metric: str) -> pd.DataFrame:
     return table.assign(arm=names).pivot(index="seed", columns="arm", values=metric)
 
 
-def paired(profile: str, first: str, second: str, metric: str, scaled: bool) -> list[float]:
+def paired(profile: str, first: str, second: str, metric: str) -> list[float]:
     """Mean difference over seeds and its 95 % interval, from per_seed.csv; runs as `arms` names them."""
     wide = arms(profile, metric)
-    apart = (wide[first] - wide[second]) / ((wide.ppo_kl_0 - wide.zero_shot).mean() if scaled else 1)
-    return interval(apart)
+    return interval(wide[first] - wide[second])
 
 
 DRAWN = [  # condition, condition, decoding: of the registered design's table, over all draws that both have
@@ -259,7 +254,6 @@ def test_a_share_of_what_was_published_is_computed():
 
 def test_a_run_is_called_by_the_settings_that_its_table_is_of():
     found = committed.read(ROOT)
-    assert found.older == {"full"}
     for profile, runs in found.runs.items():
         table = found.measured[profile].query("decoding == 'plain'").groupby("condition").kl_coef.first()
         for name, entry in runs.items():
@@ -269,10 +263,7 @@ def test_a_run_is_called_by_the_settings_that_its_table_is_of():
         if "decoding_record" in found.measured[profile]:
             plain = found.measured[profile].query("decoding == 'plain' and condition == 'zero_shot'").decoding_record
             assert all(f"min_new_tokens={sampling['min_new_tokens']}," in record for record in plain), profile
-    assert found.names["full"]["ppo_kl_default"] == "PPO, β = 0.05"
-    assert found.names["follow_up"]["ppo_kl_default"] == found.names["mini"]["ppo_kl_default"] == "PPO, β = 0.2"
-    assert "[full](/reports/full/older.yaml)" in claim_page.page(found, "P42")
-    assert "older.yaml" not in claim_page.page(found, "C08")
+    assert {found.names[p]["ppo_kl_default"] for p in ("full", "follow_up", "mini")} == {"PPO, β = 0.2"}
 
 
 def test_a_row_of_the_front_says_what_its_word_does_not():

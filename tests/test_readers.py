@@ -20,7 +20,7 @@ from workbook.reports import pages
 from workbook.results import design, tables
 from workbook.results import results as tables_of
 from workbook.results.results import ReportError
-from workbook.runs import older
+from workbook.runs import checks
 from workbook.stages import nb
 from workbook.stages.page import to_html
 from workbook.statistics import paired
@@ -40,7 +40,7 @@ def read(place: str) -> str:
 
 @cache
 def params(profile: str):
-    return older.settings(ROOT / ("." if profile == "mini" else f"profiles/{profile}") / "params.yaml")
+    return checks.load(ROOT / ("." if profile == "mini" else f"profiles/{profile}") / "params.yaml")
 
 
 def ledger(profile: str, report: str) -> list[dict]:
@@ -307,9 +307,10 @@ def test_what_a_careful_reader_sees_is_said_of_the_committed_tables(profile):
 
 
 def test_tables_of_other_settings_are_refused():
-    other = params("full").model_copy(update={"learner": {**params("full").learner, "updates": 7}})
-    other._path = params("full").path
-    with pytest.raises(ReportError, match="updates is 7, but the committed table is of a run with 25"):
+    imdb = params("imdb")
+    other = imdb.model_copy(update={"learner": {**imdb.learner, "updates": 7}})
+    other._path = imdb.path
+    with pytest.raises(ReportError, match="updates is 7, but the committed table is of a run with 40$"):
         tables_of.load(other, ["ppo_kl_0"])
 
 

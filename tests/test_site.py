@@ -18,6 +18,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from workbook.grue.pictures import label
+from workbook.results.files import SAMPLES, read_text, standing
 from workbook.results.tables import between
 from workbook.site import benchmark, build, charts, claim_page, committed, effects, forest, front, lessons, reference
 from workbook.site.links import LinkError, Links
@@ -123,6 +124,17 @@ def test_the_site_is_small(site):
     assert sum(sizes.values()) <= LARGEST
 
 
+def test_the_search_leaves_out_texts_of_runs(site):
+    """Pages that hold nothing else, and what stands below a heading that says so; what a claim says is found."""
+    known = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))["docs"]
+    places = {each["location"].removesuffix("index.html") for each in known}
+    assert not [
+        place for place in places if "/samples/" in place or re.search(r"#(texts-of|what-the-arms-wrote)", place)
+    ]
+    assert "claims/P09/index.html#what-they-wrote" in places
+    assert 'id="texts-of-reviews"' in (site / "claims/P09/index.html").read_text(encoding="utf-8")
+
+
 def test_nothing_of_this_machine_is_on_it(site):
     for path in [*site.rglob("*.html"), *site.rglob("*.js")]:
         assert str(ROOT) not in path.read_text(encoding="utf-8"), path
@@ -150,7 +162,7 @@ def test_a_claims_page_has_five_texts_of_every_seed_and_run_shown():
     assert "Of seeds 2, 3, 4 and 5 no text is committed" in text  # of imdb
     blocks = text.split("???")[1:]
     assert blocks and all(len(re.findall(r"^    \d\. ", block, re.MULTILINE)) == 5 for block in blocks)
-    lines = map(json.loads, (ROOT / "reports/mini/samples.jsonl").read_text(encoding="utf-8").splitlines())
+    lines = map(json.loads, read_text(standing(ROOT / "reports/mini", SAMPLES)).splitlines())
     first = next(line["response"] for line in lines if line["condition"] == "ppo_kl_0")
     assert committed.safe(" ".join(first.split())) in claim_page.texts(found(), {"mini": rows["mini"]})
 
@@ -257,7 +269,8 @@ def test_a_claim_of_the_benchmark_has_arms_what_would_turn_it_texts_and_a_comman
     board = (ROOT / "reports/grue/leaderboard.md").read_text(encoding="utf-8")
     for name in found().benchmark:
         text = claim_page.page(found(), name).partition("## On the benchmark\n")[2]
-        asked, parts = benchmark.plan(ROOT).tests(name), dict(re.findall(r"### (.+)\n\n((?:.|\n(?!##))+)", text))
+        asked = benchmark.plan(ROOT).tests(name)
+        parts = dict(re.findall(r"### ([\w ]+\w).*\n\n((?:.|\n(?!##))+)", text))
         turned, arms, wrote, again = parts.values()
         assert [*parts] == [*TOLD_OF_THE_BENCHMARK], name
         assert all(f"| {test.name} | " in turned for test in asked.values() if test.role == "decides")

@@ -108,6 +108,10 @@ def test_a_profile_whose_tables_are_packed_reads_the_same(tmp_path, monkeypatch,
     tables; a name that is none is told the nearest."""
     reports = tmp_path / "reports" / "mini"
     shutil.copytree(ROOT / "reports/mini", reports, ignore=shutil.ignore_patterns("*.svg", "*.md"))
+    plain = {name: files.read_text(files.standing(reports, name)) for name in pack.LARGE}
+    for name, text in plain.items():
+        (reports / (name + files.PACKED)).unlink(missing_ok=True)
+        (reports / name).write_text(text, encoding="utf-8")
     shutil.copy(ROOT / "params.yaml", tmp_path)
     params = checks.load(tmp_path / "params.yaml")
     conditions = list(params.all_runs)
@@ -123,6 +127,7 @@ def test_a_profile_whose_tables_are_packed_reads_the_same(tmp_path, monkeypatch,
     assert after.per_seed.equals(before.per_seed) and after.curves.equals(before.curves)
     assert careful.samples(reports) == texts and read_texts(reports) == by_page
     assert pack.pack(reports) == []
-    for name in pack.LARGE:
-        shutil.copy(ROOT / "reports/mini" / name, reports)
+    for name, text in plain.items():
+        (reports / name).write_text(text, encoding="utf-8")
+    assert pack.main(["mini", "curves.cvs"]) == 2 and "did you mean 'curves.csv'?" in capsys.readouterr().err
     assert {path.name: path.read_bytes() for path in pack.pack(reports)} == {n + ".xz": b for n, b in first.items()}

@@ -16,7 +16,7 @@ from workbook.statistics.paired import mean_interval
 REPORTS = Path(__file__).resolve().parents[2] / "reports"
 
 
-def verdicts(*claims: str, profiles: Sequence[str] = ("settle", "full", "imdb")) -> pd.DataFrame:
+def verdicts(*claims: str, profiles: Sequence[str] = ("settle", "reviews", "imdb")) -> pd.DataFrame:
     """What the committed ledger says today: a row per claim (such as "P01"), its text and the verdict of each profile,
     a dash where the profile did not ask.
 

@@ -1,6 +1,6 @@
 """Keep the tables of a long profile packed, so that a clone stays small: what reads them takes them either way.
 
-    python -m workbook.results.pack PROFILE      # reports/PROFILE: per_seed.csv -> per_seed.csv.xz, and so on
+    python -m workbook.results.pack PROFILE [TABLE ...]   # reports/PROFILE: per_seed.csv -> per_seed.csv.xz, and so on
 
 For a profile whose runs are finished; the same tables give the same bytes. A run of the pipeline writes the tables as
 they are beside the packed ones, and goes before them; with this command `git diff` says whether they are equal.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import lzma
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rlnlp.settings import nearest
@@ -21,10 +22,10 @@ ROOT = Path(__file__).resolve().parents[2]
 LARGE = (PER_SEED, CURVES, SAMPLES, EPISODES)
 
 
-def pack(reports: Path) -> list[Path]:
+def pack(reports: Path, tables: Sequence[str] = LARGE) -> list[Path]:
     """The packed tables that were made of those in a profile's folder of reports; the tables are taken away."""
     made = []
-    for file in (reports / name for name in LARGE):
+    for file in (reports / name for name in tables):
         if file.is_file():
             made.append(file.with_name(file.name + PACKED))
             atomic_write(made[-1], lzma.compress(file.read_bytes(), preset=9))
@@ -39,12 +40,17 @@ def main(argv: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("profile")
-    profile = parser.parse_args(argv).profile
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(LARGE)}; none = all of them")
+    asked = parser.parse_args(argv)
+    profile, tables = asked.profile, asked.tables or LARGE
     there = sorted(path.name for path in (ROOT / "reports").iterdir() if (path / "metrics.json").is_file())
     if profile not in there:
         print(f"profile {profile}: no tables in reports{nearest(profile, there)}", file=sys.stderr)
         return 2
-    made = pack(ROOT / "reports" / profile)
+    if unknown := {*tables} - {*LARGE}:
+        print(f"{min(unknown)}: expected a table of {', '.join(LARGE)}{nearest(min(unknown), LARGE)}", file=sys.stderr)
+        return 2
+    made = pack(ROOT / "reports" / profile, tables)
     print("\n".join(f"{path.relative_to(ROOT)}: {path.stat().st_size:,} bytes" for path in made) or "nothing to pack")
     return 0
 

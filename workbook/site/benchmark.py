@@ -22,7 +22,7 @@ from workbook.grue.report import SHOWN
 from workbook.results.tables import join, markdown, number, signed
 from workbook.runs import algorithms
 from workbook.site import effects
-from workbook.site.blocks import folded, shell
+from workbook.site.blocks import UNSEARCHED, folded, shell
 from workbook.statistics.rule import FOR, HOLDS
 
 NAME = "grue"
@@ -96,7 +96,7 @@ def section(root: Path, claim: str, measured: pd.DataFrame) -> str:
     parts = [tests(rows), *said, READ]
     parts += ["### What would change our mind", changes([row for row in rows if row["role"] == "decides"])]
     parts += ["### The arms and their settings", arms(found.settings, asked)]
-    parts += ["### What the arms wrote", texts(root, found.settings, asked)]
+    parts += [f"### What the arms wrote {UNSEARCHED}", texts(root, found.settings, asked)]
     parts += ["### Run it again", shell("make env", "make grue")]
     parts += [f"All tasks, arms and seeds of the benchmark, and its pages: {found.takes}."]
     return "\n\n".join(parts)

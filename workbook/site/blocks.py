@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+UNSEARCHED = "{ data-search-exclude }"  # behind a heading: the search leaves out what stands below it, as texts of runs
+
 
 def shell(*lines: str) -> str:
     """Commands, to be copied."""

@@ -16,9 +16,8 @@ from workbook.ledger.contrast import in_words
 from workbook.results.files import TEXTS_OF_A_SEED
 from workbook.results.measures import MEASURES
 from workbook.results.tables import join, markdown
-from workbook.runs.older import OLDER
 from workbook.site import benchmark, charts, effects, vega
-from workbook.site.blocks import folded, shell
+from workbook.site.blocks import UNSEARCHED, folded, shell
 from workbook.site.committed import ABOUT, DESIGN, DRAWN, Committed, deciding, folder, tested
 from workbook.synthesis import closer
 
@@ -246,10 +245,8 @@ def conditions(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any
     report = found.claims[claim].get("report", "none")
     also = f" The report that shows these runs is [{report}](/reports/mini/{report}/verdict.md)."
     there = (found.root / f"reports/mini/{report}/verdict.md").is_file()
-    then = [f"[{p}](/reports/{p}/{OLDER})" for p in rows if p in found.older]
-    other = f" Runs of older settings than those of their file have what was otherwise: {join(then)}." * bool(then)
     said = f"{markdown(pd.DataFrame(lines))}\n\nEverything else, so β and γ where a run does not set them, is as in "
-    return said + f"{links}." + other + also * there
+    return said + f"{links}." + also * there
 
 
 def shown(entry: Mapping[str, Any], called: Mapping[str, str]) -> str:
@@ -273,7 +270,7 @@ def texts(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
         if folds:
             first = f"`{profile}` runs the first draws of `{DESIGN}`: {join([str(seed) for seed in sorted(seeds)])}."
             of_design = [first] if profile == DRAWN and DESIGN in rows else []
-            parts += [f"### Texts of `{profile}`", *of_design, *folds, *lacking(found, profile, seeds)]
+            parts += [f"### Texts of `{profile}` {UNSEARCHED}", *of_design, *folds, *lacking(found, profile, seeds)]
     if not parts:
         return "No text of these runs is committed; a run of them here writes `samples.jsonl` beside its numbers."
     said = (

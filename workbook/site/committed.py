@@ -22,15 +22,13 @@ from workbook.ledger.combine import find_ledgers
 from workbook.ledger.ruling import AWAITING, ELSEWHERE
 from workbook.results.files import SAMPLES, read_text, standing, table_of
 from workbook.results.tables import safe, short
-from workbook.runs.older import OLDER
-from workbook.runs.profiles import merged
 from workbook.site import benchmark
 
 ABOUT = {  # profile: what its numbers are of; in the order in which pages show them
     "settle": "the registered design: generated reviews, every text of the same length",
     "reviews": "real reviews, one base model that writes words; seeds of reinforcement learning alone",
     "imdb": "real reviews, a model trained on them from scratch",
-    "full": "generated reviews, texts may end; older code and settings",
+    "full": "the first paper's ablations at every value: eight of the registered design's draws",
     "follow_up": "the second paper's questions at every value: eight of the registered design's draws",
     "mini": "the registered design's first draws: effects, too few for words",
 }
@@ -62,10 +60,10 @@ class Text(NamedTuple):
 @dataclass(frozen=True)
 class Committed:
     """ledgers: profile -> claim -> row of claims.json; claims: claims.yaml; runs: profile -> condition -> what its
-    settings say beside the profile's sections, as they were where its table is of others; texts: profile -> condition
+    settings say beside the profile's sections; texts: profile -> condition
     -> texts, as they came, none selected; measured: profile -> a row per run, draw and decoding, on test prompts;
-    names: profile -> condition -> what figures and pages call it; shown: profile -> report -> its runs; older: profiles
-    whose table is of other settings than params.yaml has; benchmark: claim -> its tests on the benchmark."""
+    names: profile -> condition -> what figures and pages call it; shown: profile -> report -> its runs;
+    benchmark: claim -> its tests on the benchmark."""
 
     root: Path
     ledgers: Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -75,7 +73,6 @@ class Committed:
     measured: Mapping[str, pd.DataFrame]
     shown: Mapping[str, Mapping[str, list[str]]]
     names: Mapping[str, Mapping[str, str]]
-    older: frozenset[str] = frozenset()
     benchmark: Mapping[str, pd.DataFrame] = field(default_factory=dict)
 
     @property
@@ -108,14 +105,13 @@ def read(root: Path) -> Committed:
     runs = {
         profile: {**values.get("runs", {}), **(values.get("continued") or {})} for profile, values in params.items()
     }
-    older = frozenset(profile for profile in ledgers if (root / "reports" / profile / OLDER).is_file())
     shown = {
         profile: {name: report["conditions"] for name, report in values.get("reports", {}).items()}
         for profile, values in params.items()
     }
     texts = {profile: read_texts(root / "reports" / profile) for profile in ledgers}
     names = {profile: called(entries) for profile, entries in runs.items()}
-    return Committed(root, ledgers, claims, runs, texts, measured, shown, names, older, benchmark.read(root))
+    return Committed(root, ledgers, claims, runs, texts, measured, shown, names, benchmark.read(root))
 
 
 def measures(reports: Path) -> pd.DataFrame:
@@ -142,9 +138,8 @@ def folder(profile: str) -> str:
 
 def read_params(root: Path, profile: str) -> dict[str, Any]:
     """The settings that the profile's tables are of; empty where they are not there."""
-    file, older = root / folder(profile) / "params.yaml", root / "reports" / profile / OLDER
-    values, changed = (yaml.load(f.read_text("utf-8"), Settings) if f.is_file() else {} for f in (file, older))
-    return merged(values, changed)
+    file = root / folder(profile) / "params.yaml"
+    return yaml.load(file.read_text("utf-8"), Settings) if file.is_file() else {}
 
 
 def read_texts(reports: Path) -> dict[str, list[Text]]:

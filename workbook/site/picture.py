@@ -8,7 +8,7 @@ import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
-from workbook.results.files import SAMPLES
+from workbook.results.files import SAMPLES, read_text, standing
 from workbook.results.tables import join
 
 SHOWN = {  # run: what it is called; the first prompt of the first seed is shown, whatever they wrote
@@ -35,7 +35,7 @@ class Written(NamedTuple):
 def three(reports: Path) -> tuple[str, list[Written]]:
     """The first prompt of samples.jsonl, and what each run of `SHOWN` made of it. Raises: ValueError if one is
     missing."""
-    rows = [json.loads(line) for line in (reports / SAMPLES).read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for line in read_text(standing(reports, SAMPLES)).splitlines()]
     first = {}
     for row in rows:
         first.setdefault(row["condition"], row)

@@ -16,7 +16,7 @@ from workbook.ledger.claim import ClaimError
 from workbook.ledger.combine import NO_EVIDENCE
 from workbook.reports import pages
 from workbook.results.results import ReportError
-from workbook.runs import older
+from workbook.runs import checks
 from workbook.stages.afterwards import side_by_side
 
 
@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     name = parser.parse_args(argv).profile
     folder = Path(".") if name == "mini" else Path("profiles") / name
     try:
-        make(older.settings(folder / "params.yaml"))
+        make(checks.load(folder / "params.yaml"))
     except (ConfigError, ReportError, ClaimError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

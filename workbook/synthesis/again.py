@@ -31,13 +31,12 @@ APART = (
 def told(path: Path) -> str:
     """What the end of a profile's pipeline says of its rows beside committed ones of the same draws; "" where no
     registered design has them. path: the profile's params.yaml."""
-    from workbook.runs.checks import load  # they bring torch
-    from workbook.runs.older import settings
+    from workbook.runs.checks import load  # brings torch
 
     own = source(params := load(path))  # made by this command, with the settings of today
     reports = params.reports_folder.parent
     designs = [file for file in sorted(reports.parent.glob("profiles/*/params.yaml")) if file != path]
-    drawn = [source(settings(file)) for file in designs if (reports / file.parent.name / DRAWS).is_file()]
+    drawn = [source(load(file)) for file in designs if (reports / file.parent.name / DRAWS).is_file()]
     return "\n".join(filter(None, (sentence(design, own) for design in drawn)))
 
 

@@ -23,6 +23,7 @@ import pandas as pd
 from workbook.ledger.claim import YARDSTICK, Claim, ClaimError, Test, conditions_of
 from workbook.ledger.contrast import yardstick
 from workbook.ledger.judge import Verdict, judge, lacks
+from workbook.results.files import SAMPLES, read_text, standing
 from workbook.results.measures import yardstick_of
 from workbook.results.results import Results
 from workbook.results.tables import join
@@ -68,7 +69,7 @@ def extract(root: Path, claims: Mapping[str, Claim], out: Path) -> None:
                 kept.append({"commit": commit, **{k: row[k] for k in ABOUT}, **cell})
     out.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(kept).to_csv(out / EARLIER, index=False, lineterminator="\n")
-    prompts = _prompts(root / "reports/mini/samples.jsonl")
+    prompts = _prompts(standing(root / "reports/mini", SAMPLES))
     prompts[prompts.index.isin({condition for condition, _ in wanted})].to_csv(
         out / PROMPTS, lineterminator="\n", float_format="%.4g"
     )
@@ -231,7 +232,7 @@ def _table(root: Path, commit: str) -> pd.DataFrame:
 
 def _prompts(path: Path) -> pd.DataFrame:
     """condition x prompt: scores of the first seed's responses, of conditions with the same prompts as most."""
-    rows = pd.DataFrame([json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()])
+    rows = pd.DataFrame([json.loads(line) for line in read_text(path).splitlines()])
     rows = rows[rows.seed == rows.seed.iloc[0]]
     wide = rows.assign(prompt=rows.groupby("condition").cumcount()).pivot(
         index="condition", columns="prompt", values="score"

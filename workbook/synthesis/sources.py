@@ -49,12 +49,12 @@ class Source:
 
 
 def sources(root: Path, without: Collection[str] = NO_EVIDENCE) -> list[Source]:
-    """Every profile below `root` that counts, in the order of their names, with the settings that its tables are of."""
-    from workbook.runs.older import settings  # brings torch
+    """Every profile below `root` that counts, in the order of their names."""
+    from workbook.runs.checks import load  # brings torch
 
     found = []
     for path in [root / "params.yaml", *sorted(root.glob("profiles/*/params.yaml"))]:
-        if path.is_file() and counts(params := settings(path), without):
+        if path.is_file() and counts(params := load(path), without):
             found.append(source(params))
     return sorted(found, key=lambda s: s.profile)
 

@@ -1,0 +1,105 @@
+"""The stage ``update``, and the minibatch of fixed shapes that it measures."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+
+from bench.gpu.scale import model_of, prompts_of
+from bench.gpu.stage import Stage, by_worth, compiler, timed
+from workbook.stages.roofline import Shape, optimizer_bytes, update_flops
+
+SLOW = {"fp32": 3e13, "tf32": 1e14, "bf16": 1e14}  # operations a second of a slow update: whether a row fits the time
+
+
+def fixed_batch(shape: Shape, episodes: int, P: int, T: int, device: str) -> dict:
+    """Episodes of equal length as a minibatch: what ``static_update.cells`` makes of an experience, random."""
+    import torch
+
+    from rlnlp.models import positions
+
+    prompts = prompts_of(shape, episodes, P, device, seed=5)
+    responses = torch.randint(0, shape.vocabulary - 1, (episodes, T), device=device)
+    seen = torch.nn.functional.pad(prompts.mask, (0, T - 1), value=True)
+    numbers = {name: torch.randn(episodes, T, device=device) for name in ("old", "advantages", "values", "returns")}
+    numbers["old"] = numbers["old"] * 0.1 - 10.8
+    ids = torch.cat([prompts.ids, responses[:, :-1]], 1)
+    return {"ids": ids, "seen": seen, "position": positions(seen), "responses": responses, **numbers}
+
+
+def fixed_loss(state, batch: dict, sampling, config):
+    """PPO's minibatch loss at fixed shapes."""
+    from rlnlp.static_update import minibatch_loss
+
+    return minibatch_loss(state, batch, sampling, 0, config)[0]
+
+
+def backward(state, batch: dict, sampling, config, precision: str, loss_of: Callable = fixed_loss) -> None:
+    """Forward and backward of one minibatch. state: a policy and its value network."""
+    import torch
+
+    from rlnlp.precision import numerics
+
+    with numerics(precision, torch.device(batch["ids"].device.type)):
+        loss = loss_of(state, batch, sampling, config)
+    loss.backward()
+
+
+def clear(weights: list) -> None:
+    for weight in weights:
+        weight.grad = None
+
+
+def step(optimizer, weights: list) -> None:
+    """The clip and AdamW, without reading the norm back."""
+    import torch
+
+    torch.nn.utils.clip_grad_norm_(weights, 0.5)
+    optimizer.step()
+
+
+def adamw(weights: list):
+    import torch
+
+    return torch.optim.AdamW(weights, 1e-6, eps=1e-5, weight_decay=0.0, fused=True)
+
+
+def update(stage: Stage) -> None:
+    """Forward and backward of a minibatch at fixed shapes, eager and compiled; the optimiser's step by itself."""
+    import torch
+
+    from rlnlp import rollout
+    from rlnlp.learners import ppo
+    from rlnlp.models import ValueModel
+
+    P, T, scale = stage.scale.prompt, stage.scale.new, stage.scale
+    first, most = next(iter(scale.shapes)), stage.precisions[-1]
+    plan = [(first, n, most, "compiled") for n in scale.minibatches[::2]]
+    plan += [(name, n, p, "eager") for p in by_worth(stage) for name in scale.shapes for n in scale.minibatches]
+    held: dict[str, tuple] = {}
+    for name, episodes, precision, variant in plan:
+        shape = scale.shapes[name]
+        needed = (scale.warm + scale.repeats) * update_flops(shape, episodes, P, T) / SLOW[precision]
+        if not stage.time_for(40 if variant == "compiled" else 3 + needed, f"{variant} {name} {episodes} {precision}"):
+            continue
+        if name not in held:
+            held.clear()
+            policy = model_of(shape, stage.device)
+            value = ValueModel(policy)
+            weights = [*policy.parameters(), *value.parameters()]
+            held[name] = policy, value, weights
+            with stage.row("optimizer", shape=name, bytes=optimizer_bytes(shape)) as row:
+                for weight in weights:
+                    weight.grad = torch.ones_like(weight)
+                row |= timed(step, stage, adamw(weights), weights)
+                clear(weights)
+        policy, value, weights = held[name]
+        facts = {"shape": name, "episodes": episodes, "precision": precision, "tokens": episodes * (P + T - 1)}
+        with stage.row(variant, **facts, flops=update_flops(shape, episodes, P, T)) as row:
+            loss_of = torch.compile(fixed_loss, **compiler(stage)) if variant == "compiled" else fixed_loss
+            state, sampling = types.SimpleNamespace(policy=policy, value=value), rollout.sampling_from(policy, T)
+            batch = fixed_batch(shape, episodes, P, T, stage.device)
+            given = state, batch, sampling, ppo.Config(), precision, loss_of
+            row |= timed(backward, stage, *given, prepare=functools.partial(clear, weights))
+        clear(weights)
