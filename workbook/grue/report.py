@@ -249,7 +249,7 @@ def _claims(verdicts: Sequence[Verdict], rules: Mapping[str, contrasts.Contrasts
         "the one of 90 % inside the margin). A word against a deciding part is after Holm's correction "
         "over those that decide; words beside are uncorrected. A test of supervised arms on tasks where supervision "
         "kept the raw model in every seed says *no supervised start* and decides nothing; a mean over such tasks and "
-        "others stands. This was added when the words were known: P07, P12, P13, P30, P33 and P34 had others.",
+        "others stands. That rule was made of the first edition, when its words were known.",
         "Beside each word that holds stands its q, the share of false ones to be expected among the claims that hold "
         f"with a q as small (Benjamini-Yekutieli over the {sum(verdict.p is not None for verdict in verdicts)} claims "
         f"that were tested here). No p of a difference of {len(found.seeds)} seeds is below "
