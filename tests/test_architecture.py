@@ -108,7 +108,7 @@ def sources(root: Path) -> list[Source]:
     """Every Python file of the two packages, and the notebooks, course and bench that use them."""
     packages = [path for top in ("rlnlp", "workbook") for path in sorted((root / top).rglob("*.py"))]
     users = [*sorted((root / "notebooks").glob("*.ipynb")), *sorted((root / "course").glob("*.py"))]
-    users += [*sorted((root / "course" / "source").rglob("*.ipynb")), *sorted((root / "bench").glob("*.py"))]
+    users += [*sorted((root / "course" / "source").rglob("*.ipynb")), *sorted((root / "bench").rglob("*.py"))]
     modules = {".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__") for path in packages}
     return [Source(root, path, modules) for path in [*packages, *users]]
 

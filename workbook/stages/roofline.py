@@ -1,6 +1,6 @@
 """What shapes need on a GPU at least: bytes and operations of decoding and of updates, and the rates that bound them.
 
-Needs the standard library alone: `bench/gpu.py` takes it to machines that have little more.
+Needs the standard library alone: `bench/gpu` takes it to machines that have little more.
 """
 
 from __future__ import annotations
