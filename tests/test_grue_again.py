@@ -62,6 +62,8 @@ def test_the_committed_page_is_that_of_the_committed_tables(tmp_path):
     made = again.write(tmp_path).read_text()
     assert made == (ROOT / "reports/grue_again/again.md").read_text()
     told = (ROOT / "docs/findings/grue.md").read_text()
+    assert "five of ten (P09, P14, P15, P32, P36)" in told
+    assert "of 10 claims with a word 5 have another one (P09, P14, P15, P32 and P36), none from for" in made
     assert "three words of ten are others" in told and "of 10 claims with a word 3 have another one" in made
     assert (
         "13 of 99 tests have another word, 6 a difference" in told and "Of 99 tests 13 have another word and 6" in made

@@ -250,7 +250,7 @@ def test_a_claim_of_the_benchmark_has_its_word_its_tests_and_what_is_said_of_the
     told, index = found().benchmark, claim_page.index(found(), [*found().claims])
     words = {row["id"]: row["word"] for row in rows if row["role"] == "decides"}
     assert {*told} == {*words} and len(told) == 15
-    assert [name for name, word in words.items() if word == "not testable here"] == ["P12", "P13", "P30", "P33", "P34"]
+    assert "not testable here" not in words.values()  # each has a supervised start where it needs one
     for name in told:
         text, mine = claim_page.page(found(), name), [row for row in rows if row["id"] == name]
         assert "Not tested here" not in text and f">{mine[0]['word']}</span> | – |" in text
@@ -282,7 +282,7 @@ def test_a_claim_of_the_benchmark_has_arms_what_would_turn_it_texts_and_a_comman
         assert text.count('class="forest-row"') == len(on_the_scale), name
     text = claim_page.page(found(), "P31")
     assert "supervised + PPO − (supervised + PPO, METEOR paid), by `metric/parent`, on `totto`" in text
-    assert "| supervised | PPO, paid meteor_stem | " in text and "updates `12`" in text
+    assert "| supervised | PPO, paid meteor_stem | " in text and "updates `11`" in text
     assert "mean over `common_gen`, `totto` and `narrativeqa`, less that over `cnn_dailymail` and `wmt16`" in (
         claim_page.page(found(), "P13")
     )
