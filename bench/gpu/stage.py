@@ -61,7 +61,7 @@ def timed(work: Callable, stage: Stage, *given, prepare: Callable = lambda: None
     """
     import torch
 
-    from bench.run import median_interval
+    from bench.numbers import median_interval
 
     spans, warm, repeats = [], 1 if repeats else stage.scale.warm, repeats or stage.scale.repeats
     for number in range(-warm, repeats):
