@@ -244,12 +244,13 @@ def _claims(verdicts: Sequence[Verdict], rules: Mapping[str, contrasts.Contrasts
     parts = [
         "# The claims on the benchmark",
         f"{claims.OURS} The contrasts (grue/contrasts.yaml, hash `{contrasts.fingerprint(rules)[:12]}`) were fixed "
-        "before the first counted run; the rule is the ledger's, at one look. Each deciding test of a claim is needed. "
-        "Numbers run from 0 to 1 whatever the score's unit; intervals are of 95 % (of an equality the rule asks for "
-        "the one of 90 % inside the margin). A word against a deciding part is after Holm's correction "
+        "before the first counted run; what else was changed since, and what moved with it, is on [the page of the "
+        "editions](../grue_again/again.md). The rule is the ledger's, at one look. Each deciding test of a claim is "
+        "needed. Numbers run from 0 to 1 whatever the score's unit; intervals are of 95 % (of an equality the rule "
+        "asks for the one of 90 % inside the margin). A word against a deciding part is after Holm's correction "
         "over those that decide; words beside are uncorrected. A test of supervised arms on tasks where supervision "
         "kept the raw model in every seed says *no supervised start* and decides nothing; a mean over such tasks and "
-        "others stands. That rule was made of the first edition, when its words were known.",
+        "others stands (a rule made on the first edition, when its words were known).",
         "Beside each word that holds stands its q, the share of false ones to be expected among the claims that hold "
         f"with a q as small (Benjamini-Yekutieli over the {sum(verdict.p is not None for verdict in verdicts)} claims "
         f"that were tested here). No p of a difference of {len(found.seeds)} seeds is below "

@@ -87,6 +87,10 @@ class Cost:
         seconds."""
         return (self.flops / sustained + self.passes * pass_seconds) / 3600
 
+    def fixed_hours(self, rates: roofline.Rates) -> float:
+        """``hours`` of a GPU at fixed shapes, where steps are recorded."""
+        return rates.seconds(self.flops, self.decoded, self.stepped, self.steps) / 3600
+
 
 def forward(model: Shape | None, tokens: float) -> float:
     """FLOPs of a forward pass: 2 N per token; 0 for None (a reward that is no model)."""

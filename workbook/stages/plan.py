@@ -56,8 +56,7 @@ def plan(params: Params, sustained: float, pass_seconds: float, rates: roofline.
         )
 
     def row(name: str, cost: Cost, **more) -> dict:
-        fixed = rates.seconds(cost.flops, cost.decoded, cost.stepped, cost.steps) / 3600
-        ways = {"hours": cost.hours(sustained, pass_seconds), "fixed_hours": fixed}
+        ways = {"hours": cost.hours(sustained, pass_seconds), "fixed_hours": cost.fixed_hours(rates)}
         return {"name": name, **more, **dataclasses.asdict(cost), **ways}
 
     seeds = len(params.seeds)
@@ -111,7 +110,7 @@ def printed_hours(params: Params, rates: roofline.Rates) -> tuple[int, float]:
     policy, reward = shapes(params, [Found(*wanted, "") for wanted in named(params)])
     names, worlds = printed(params), world_shapes(params)
     cost = total(costs.of_run(params, name, policy, reward, worlds) for name in names).times(len(params.seeds))
-    return len(names), rates.seconds(cost.flops, cost.decoded, cost.stepped, cost.steps) / 3600
+    return len(names), cost.fixed_hours(rates)
 
 
 def total(each: Iterable[Cost]) -> Cost:

@@ -48,10 +48,8 @@ def ways(
     if not fast:
         return [today]
 
-    def fixed(cost: Cost) -> float:
-        return rates.seconds(cost.flops, cost.decoded, cost.stepped, cost.steps) / 3600
-
-    return [today, {"name": "precision: bf16, recorded steps", "hours": hours(found, fixed)}]
+    fixed = {"name": "precision: bf16, recorded steps", "hours": hours(found, lambda c: c.fixed_hours(rates))}
+    return [today, fixed]
 
 
 def to_fetch(params: Params, found: Sequence[Found], policy: Shape, reward: Shape | None) -> list[dict[str, Any]]:
