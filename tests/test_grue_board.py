@@ -241,10 +241,17 @@ def test_answers_are_paid_scored_and_judged_whoever_wrote_them():
     assert JUDGE not in baselines.judged(task, scoring, SHOWN, ["ben saw it .", "ben ran ."])  # real rows have no truth
 
 
+def cut(ours: grue.Grue, seeds: list[int], rows: dict[str, int]) -> grue.Grue:
+    """The settings with as many rows for every task, whatever its own are."""
+    values = ours.model_dump()
+    overrides = {name: {**each, "rows": {}} for name, each in values["overrides"].items()}
+    return grue.Grue.model_validate({**values, "seeds": seeds, "rows": rows, "overrides": overrides})
+
+
 def test_every_task_has_trivial_answers_and_where_it_can_another_human():
     ours = grue.load(ROOT / "grue" / "params.yaml")
     few = {"train": 24, "supervised": 8, "validation": 8, "test": 12}
-    small = grue.Grue.model_validate({**ours.model_dump(), "seeds": [0], "rows": few})
+    small = cut(ours, [0], few)
     humans = {}
     for name in small.tasks:
         found = baselines.rows(small, tasks.task(name))
@@ -365,7 +372,7 @@ def test_a_figure_says_its_numbers_to_who_does_not_see_it():
 def small():
     ours = grue.load(ROOT / "grue" / "params.yaml")
     few = {"train": 24, "supervised": 8, "validation": 8, "test": 6}
-    return grue.Grue.model_validate({**ours.model_dump(), "seeds": [0, 1], "rows": few})
+    return cut(ours, [0, 1], few)
 
 
 def answers(ours, change=lambda place, answer: answer):
