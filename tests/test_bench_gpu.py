@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from bench import gpu
+from bench.gpu import command, running, scale, work
+from bench.gpu.report import markdown
+from bench.gpu.update import fixed_batch
+from workbook.stages import roofline
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -26,7 +29,7 @@ def bench(*given: str, before: str = "") -> subprocess.CompletedProcess:
     """The command in a process of its own, as it forks, without what is ABSENT; ``before``: Python that runs in it
     first."""
     bare = f"sys.modules.update(dict.fromkeys({ABSENT!r}))"
-    code = f"import sys\n{bare}\nfrom bench import gpu\n{before}\nsys.exit(gpu.main({list(given)!r}))"
+    code = f"import sys\n{bare}\nfrom bench.gpu import command, work\n{before}\nsys.exit(command.main({list(given)!r}))"
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
     return subprocess.run([sys.executable, "-c", code], env=environment, cwd=ROOT, capture_output=True, text=True)
 
@@ -42,15 +45,15 @@ def measured(tmp_path_factory):
 
 @pytest.mark.slow
 def test_every_stage_runs_on_the_cpu_at_tiny_shapes(measured):
-    found = gpu.read(measured)
-    assert tuple(found) == gpu.STAGES and len(list(measured.iterdir())) == len(gpu.STAGES)
+    found = running.read(measured)
+    assert tuple(found) == work.STAGES and len(list(measured.iterdir())) == len(work.STAGES)
     for name, one in found.items():
         assert one["tiny"] and one["rows"] and not one["left_out"] and one["device"] == "CPU"
         assert not [row for row in one["rows"] if "error" in row], name
     assert all(row["equal"] for row in found["works"]["rows"])
     assert {row["learner"] for row in found["works"]["rows"]} == {"ppo", "nlpo", "a2c", "trpo", "dqn", "sac"}
     paths = [row for row in found["exact"]["rows"] if row["name"] == "paths"]
-    assert [row["rule"] for row in paths] == list(gpu.RULES)
+    assert [row["rule"] for row in paths] == list(scale.RULES)
     assert all(row["graph_is_eager"] and row["rows_equal"] == 1 and row["logprobs_off"] < 1e-5 for row in paths)
     updates = [row for row in found["exact"]["rows"] if row["name"] == "update"]
     assert [row["precision"] for row in updates] == ["fp32", "bf16"] and updates[0]["weights_off"] < 1e-6
@@ -68,7 +71,7 @@ def test_a_run_goes_on_where_it_stopped_and_a_stage_that_fails_leaves_nothing(me
     for name in ("facts", "exact"):
         (measured / f"{name}.json").unlink()
     kept = {file.name: file.stat().st_mtime_ns for file in measured.iterdir()}
-    fails = "gpu.WORK['exact'] = lambda stage: 1 / 0"
+    fails = "work.WORK['exact'] = lambda stage: 1 / 0"
     done = bench("--tiny", "--precision", "fp32,bf16", "--out", str(measured), before=fails)
     assert done.returncode == 1 and "failed: exact (exit code 1)" in done.stderr and "facts: begins" in done.stderr
     assert "decode: there" in done.stderr and "decode: begins" not in done.stderr
@@ -83,9 +86,9 @@ def record(folder: Path, stage: str, rows: list[dict], **more) -> None:
 
 
 def test_a_report_without_files_says_not_measured_for_each_stage(tmp_path):
-    assert gpu.main(["--out", str(tmp_path), "--report", str(tmp_path / "new" / "gpu.md")]) == 0
+    assert command.main(["--out", str(tmp_path), "--report", str(tmp_path / "new" / "gpu.md")]) == 0
     text = (tmp_path / "new" / "gpu.md").read_text()
-    for name in gpu.STAGES:
+    for name in work.STAGES:
         assert "\nnot measured\n" in text.split(f"\n## {name}\n")[1].split("\n## ")[0]
     assert "GPU: not measured." in text and "an H200's, **not measured**" in text
     targets = text.split("## Targets")[1].split("## Roofline")[0]
@@ -101,7 +104,7 @@ def test_where_profiles_cannot_be_read_the_report_says_what_lacks(tmp_path):
 
 def test_a_trial_on_the_cpu_is_not_reported_as_measured(tmp_path):
     record(tmp_path, "evaluate", [{"name": "one decoding", "total_s": 0.1}], tiny=True, device="CPU")
-    text = gpu.markdown(gpu.read(tmp_path))
+    text = markdown(running.read(tmp_path))
     assert "not measured: what lies there is of `--tiny`" in text and "0.1" not in text.split("## evaluate")[1]
     assert "GPU: not measured." in text
 
@@ -115,7 +118,7 @@ def test_rows_stand_beside_what_they_need_at_the_measured_rates(tmp_path):
     record(tmp_path, "decode", [{**graph, "bytes": 1e9, "tokens": 256, "median_ms": 0.8}], left_out=["compiled"])
     compiled = {"name": "compiled", "shape": "124M", "precision": "bf16", "tokens": 3552}
     record(tmp_path, "update", [{**compiled, "flops": 4e12, "median_ms": 40.0}], device="Y100")
-    text = gpu.markdown(gpu.read(tmp_path))
+    text = markdown(running.read(tmp_path))
     assert "GPU: X100, Y100." in text and "**Stages of different GPUs are mixed here.**" in text
     assert "Rates (measured here): copy 2 TB/s, fp32 50 TFLOP/s" in text
     row = dict(
@@ -136,7 +139,7 @@ def test_rows_stand_beside_what_they_need_at_the_measured_rates(tmp_path):
 def test_the_plan_reckons_with_what_was_measured(tmp_path):
     record(tmp_path, "evaluate", [{"name": "one decoding", "total_s": 0.1}], tiny=True, device="CPU")
     report, written = tmp_path / "gpu.md", tmp_path / "gpu.json"
-    assert gpu.main(["--out", str(tmp_path), "--report", str(report)]) == 0 and not written.exists()
+    assert command.main(["--out", str(tmp_path), "--report", str(report)]) == 0 and not written.exists()
     gemms = [
         {"name": "gemm", "precision": "bf16", "tflop_s": 500},
         {"name": "gemm", "precision": "fp32", "tflop_s": 50},
@@ -156,13 +159,13 @@ def test_the_plan_reckons_with_what_was_measured(tmp_path):
     }
     large = {**paper, "name": "PPO, large", "seconds": {"update": 1.0}}
     record(tmp_path, "iteration", [paper, large, {"name": "NLPO, paper", "precision": "bf16", "error": "no memory"}])
-    assert gpu.main(["--out", str(tmp_path), "--report", str(report)]) == 0
+    assert command.main(["--out", str(tmp_path), "--report", str(report)]) == 0
     found = json.loads(written.read_text())
     assert found["device"] == "X100" and (found["copy_tb_s"], found["bf16"], found["tf32"]) == (2.0, 500, None)
     assert found["decode_share"] == 0.5 and found["update_share"] is None and found["readable_ms"] == 7.0
     assert found["update_fp32_share"] == 0.5 and found["gradient_s"] == 0.1  # 5 epochs of 20 minibatches, as written
     record(tmp_path, "iteration", [{**paper, "recorded": True}, large])
-    assert gpu.main(["--out", str(tmp_path), "--report", str(report)]) == 0
+    assert command.main(["--out", str(tmp_path), "--report", str(report)]) == 0
     assert json.loads(written.read_text())["gradient_s"] == 0.01  # those of a run were recorded
 
 
@@ -171,25 +174,25 @@ def test_the_plan_reckons_with_what_was_measured(tmp_path):
 )
 def test_the_limits_of_decoding_from_shapes(name, B, step, rate):
     """An H200's 4.3 TB/s and 790 TFLOP/s, prompts of 64 and 48 new tokens: microseconds a step, thousand tokens/s."""
-    shape = gpu.REAL.shapes[name]
-    seconds = gpu.step_bytes(shape, B, 64, 48, "bf16") / 4.3e12
-    whole = 48 * seconds + gpu.prefill_flops(shape, B, 64) / 790e12
+    shape = scale.REAL.shapes[name]
+    seconds = roofline.step_bytes(shape, B, 64, 48, "bf16") / 4.3e12
+    whole = 48 * seconds + roofline.prefill_flops(shape, B, 64) / 790e12
     assert seconds * 1e6 == pytest.approx(step, rel=0.01) and B * 48 / whole / 1e3 == pytest.approx(rate, rel=0.01)
 
 
 def test_the_limits_of_an_update_from_shapes():
     """Milliseconds at 40 % of 790 TFLOP/s, and of AdamW with clip and casts at 4.3 TB/s."""
     for name, needed, optimizer in (("124M", 12.9, 3.0), ("355M", 43, 8.6), ("774M", 99, 18.7)):
-        shape = gpu.REAL.shapes[name]
-        assert gpu.update_flops(shape, 32, 64, 48) / (0.4 * 790e9) == pytest.approx(needed, rel=0.01)
-        assert gpu.optimizer_bytes(shape) / 4.3e9 == pytest.approx(optimizer, rel=0.02)
+        shape = scale.REAL.shapes[name]
+        assert roofline.update_flops(shape, 32, 64, 48) / (0.4 * 790e9) == pytest.approx(needed, rel=0.01)
+        assert roofline.optimizer_bytes(shape) / 4.3e9 == pytest.approx(optimizer, rel=0.02)
 
 
 def test_a_shape_has_the_models_weights():
     from rlnlp.models import ValueModel
 
-    shape = gpu.Shape(3, 64, 100, 32, 16)
-    policy = gpu.model_of(shape, "cpu")
+    shape = roofline.Shape(3, 64, 100, 32, 16)
+    policy = scale.model_of(shape, "cpu")
     assert sum(weight.numel() for weight in policy.parameters()) == shape.total
     assert sum(weight.numel() for weight in policy.transformer.h.parameters()) + 2 * shape.width == shape.trunk
     assert sum(weight.numel() for weight in ValueModel(policy).parameters()) == shape.total + shape.width + 1
@@ -202,9 +205,9 @@ def test_a_minibatch_of_the_bench_is_what_a_run_makes_of_its_episodes():
     from rlnlp.static_update import cells
     from rlnlp.types import Experience, Rollout, Sampling
 
-    shape, P, T, n = gpu.TINY.shapes["tiny"], 6, 8, 4
-    batch = gpu.fixed_batch(shape, n, P, T, "cpu")
-    prompts, real = gpu.prompts_of(shape, n, P, "cpu", seed=5), torch.ones(n, T, dtype=torch.bool)
+    shape, P, T, n = scale.TINY.shapes["tiny"], 6, 8, 4
+    batch = fixed_batch(shape, n, P, T, "cpu")
+    prompts, real = scale.prompts_of(shape, n, P, "cpu", seed=5), torch.ones(n, T, dtype=torch.bool)
     old, advantages, values, returns = (batch[name] for name in ("old", "advantages", "values", "returns"))
     drawn = Rollout(prompts, batch["responses"], real, ~real[:, 0], old, old, Sampling(299, 299, T, 1.0, T))
     found = cells(Experience(drawn, returns[:, 0], {}, old, old, returns, values, advantages, returns))
@@ -214,10 +217,10 @@ def test_a_minibatch_of_the_bench_is_what_a_run_makes_of_its_episodes():
 
 def test_what_cannot_be_run_is_said(tmp_path, capsys):
     with pytest.raises(SystemExit):
-        gpu.main(["--stages", "facts,speed"])
+        command.main(["--stages", "facts,speed"])
     assert "--stages: expected any of facts, works" in capsys.readouterr().err
     record(tmp_path, "facts", [])
-    assert gpu.main(["--tiny", "--out", str(tmp_path)]) == 1
+    assert command.main(["--tiny", "--out", str(tmp_path)]) == 1
     assert "facts there are not of --tiny; choose another --out" in capsys.readouterr().err
 
 

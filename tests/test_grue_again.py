@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from workbook.grue import again
+from workbook.grue import again, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 COLUMNS = ("id", "word", "name", "difference", "low", "high", "test_word")
@@ -78,3 +78,12 @@ def test_the_committed_page_is_that_of_the_committed_tables(tmp_path):
     assert "five of ten (P09, P14, P15, P32, P36) and 26 of 73. None went from *holds*" in told
     assert "word 5 have another one (P09, P14, P15, P32 and P36), none from *holds* to" in edition
     assert "Of 73 tests that have a word in both 26 have" in edition
+
+
+def test_what_the_page_says_of_todays_edition_is_so():
+    ours = settings.load(ROOT / "grue" / "params.yaml")
+    said = " ".join(again.HEAD.split())
+    assert f"seeds are others ({ours.seeds[0]} to {ours.seeds[-1]})" in said
+    imitated = [f"{ours.rows_of(name).supervised:,}" for name in ("wmt16", "cnn_dailymail")]
+    assert f"{imitated[0]} references of translations and {imitated[1]} of summaries" in said
+    assert f"a run {ours.learner['updates']} updates" in said

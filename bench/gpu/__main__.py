@@ -1,8 +1,8 @@
-"""``python -m bench.gpu``; its options are in ``__init__.py``, because callers without ``-m`` give them too."""
+"""``python -m bench.gpu``."""
 
 import sys
 
-from bench.gpu import main
+from bench.gpu.command import main
 
 if __name__ == "__main__":
     sys.exit(main())
