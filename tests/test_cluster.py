@@ -443,6 +443,8 @@ class Done:
 class Here:
     """A client whose one worker is this process, so that its disk and its clock can be spoilt."""
 
+    cluster = None
+
     def scheduler_info(self, n_workers: int) -> dict:
         return {"workers": {"here": {}}}
 
@@ -559,7 +561,7 @@ class Apart(sweep.Sweep):  # as where the head's folder is not mounted
 if __name__ == "__main__":
     if sys.argv[2] == "apart":
         reproduce.Sweep = Apart
-    sys.exit(not reproduce.reproduce(Path(), Path(".scratch/tests"), ours=False, workers=sys.argv[1]))
+    sys.exit(not reproduce.reproduce(Path(), Path(".scratch/tests"), every=0, ours=False, workers=sys.argv[1]))
 """
 
 
@@ -620,6 +622,7 @@ def test_a_killed_head_and_what_dvc_has_already(made, world, tmp_path):
     first = head(world, "local:1")
     until(lambda: state(world, 2) or first.poll() is not None, "update 2")
     kill_head(first)
+    assert re.search(rf"runs@{NAME}, draw 1, on tls://127.0.0.1:\d+: ", (world / "said").read_text())  # what runs where
     finishes(made, world, "local:1")
     assert sum(path.read_text().count(" 0/15 ") for path in logs.iterdir()) == 2  # two seeds, each begun once
     assert (world / "executed.ipynb").read_bytes() == (plain / "executed.ipynb").read_bytes()

@@ -27,6 +27,7 @@ FORMS = {  # how WORKERS may look
     "slurm": (r"slurm:[\w.,-]+", "slurm:partition (JOBS jobs there)"),
 }
 HERE = "127.0.0.1:0"
+SILENT = ("--no-dashboard", "--dashboard-address", HERE)  # a worker's own page is plain HTTP, open to all if left alone
 
 
 def check(workers: str, insecure: bool = False) -> None:
@@ -104,7 +105,8 @@ def slurm(partition: str, jobs: int, scratch: Path, device: str = "cpu") -> Any:
         "queue": partition,
         "python": sys.executable,
         "job_script_prologue": [*users["job-script-prologue"], *(f"export {n}={v}" for n, v in variables.items())],
-        "worker_extra_args": [*users["worker-extra-args"], "--no-dashboard"],
+        "worker_extra_args": [*users["worker-extra-args"], *SILENT],
+        "log_directory": dask.config.get("jobqueue.slurm.log-directory", None) or str(scratch / "slurm"),
     }
     safe = {"security": True, "shared_temp_directory": str(certificates)}
     safe["scheduler_options"] = {"dashboard_address": HERE}

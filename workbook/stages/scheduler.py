@@ -116,6 +116,8 @@ class Scheduler:
                     for job in self.running:
                         bar = progress_of(job.log)
                         self.say(f"{job.stage} running for {clock(told - job.began)}{': ' + bar if bar else ''}")
+                    if self.sweep:
+                        self.sweep.progress()
         finally:
             stop([job.process for job in self.running])
 

@@ -1,0 +1,77 @@
+"""Units in jobs of a real Slurm; skipped where none answers (docs/use/machines.md: how to have one)."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+
+import dask
+import dask_jobqueue  # noqa: F401 (it brings its defaults, which the test changes)
+import psutil
+import pytest
+
+from tests.test_cluster import NAME, collected, done, made, state, sweep, without_workers, world  # noqa: F401
+from workbook.stages import cluster, units
+from workbook.store import states
+
+from .waiting import until
+
+
+def partition() -> str | None:
+    """The first that is up, None where there is no Slurm."""
+    if shutil.which("sinfo") is None:
+        return None
+    asked = subprocess.run(["sinfo", "--noheader", "--format=%R %a"], capture_output=True, text=True)
+    return next((line.split()[0] for line in asked.stdout.splitlines() if line.endswith(" up")), None)
+
+
+pytestmark = [
+    pytest.mark.xdist_group("cluster"),
+    pytest.mark.skipif(partition() is None, reason="Slurm: none answers here"),
+]
+
+
+def opened(client) -> set[int]:
+    """Ports of ours and of the workers' processes that others can reach."""
+    workers = client.run(os.getpid)
+    found = [psutil.Process(), *map(psutil.Process, workers.values())]
+    found += [process.parent() for process in found[1:]]  # the nannies
+    listening = [c for process in found for c in process.net_connections() if c.status == "LISTEN"]
+    return {c.laddr.port for c in listening if not c.laddr.ip.startswith("127.")}
+
+
+def talking(client) -> set[int]:
+    """Ports at which scheduler, workers and nannies are spoken to, in TLS."""
+    known = client.scheduler_info(n_workers=-1)["workers"]
+    places = [client.scheduler.address, *known, *(worker["nanny"] for worker in known.values())]
+    assert all(place.startswith("tls://") for place in places)
+    return {int(re.search(r":(\d+)$", place)[1]) for place in places}
+
+
+def test_a_job_that_ends_early_is_asked_for_again_and_its_seed_goes_on(made, world, tmp_path, monkeypatch):  # noqa: F811
+    """One job only, so that nobody else can take what it was doing: ended by Slurm as at its time limit."""
+    own = {"cores": 1, "memory": "1GB", "walltime": "00:30:00"}
+    own["job-script-prologue"] = [f"export {states.EVERY_UPDATE}=1"]
+    slurm = {"jobqueue.slurm": {**dask.config.get("jobqueue.slurm"), **own}}
+    monkeypatch.chdir(tmp_path)
+    with dask.config.set(slurm | {"distributed.deploy.lost-worker-timeout": "1s"}):
+        with cluster.connected(f"slurm:{partition()}", 1, tmp_path / "scratch") as client:
+            work, said = sweep(client, world)
+            stage = f"runs@{NAME}"
+            until(lambda: done(work, stage) or state(world, 5), lambda: f"update 5: {said}")
+            ((unit, _),) = work.busy.values()
+            assert opened(client) == talking(client)  # all else listens on 127.0.0.1, or not at all
+            (job,) = (worker.job_id for worker in client.cluster.workers.values())
+            subprocess.run(["scancel", job], check=True)
+            until(lambda: done(work, stage), lambda: f"the end: {said}")
+            (again,) = (worker.job_id for worker in client.cluster.workers.values())
+    assert again != job
+    assert any(f"{stage}, draw {unit.draw}, goes to another worker" in line for line in said), said
+    log = (world / ".scratch/tests" / units.log_of(unit)).read_text()
+    assert log.count(" 0/15 ") == 1  # begun once, then continued
+    assert collected(world, monkeypatch) == without_workers(made)
+    left = subprocess.run(["squeue", "--noheader", f"--jobs={again}", "--states=RUNNING,PENDING"], capture_output=True)
+    assert not left.stdout
+    assert not list(tmp_path.glob("*.out"))  # what a job says is kept with the rest, not where the command was typed
