@@ -172,7 +172,7 @@ def test_a_slurm_job_has_the_users_settings_one_thread_and_certificates(tmp_path
         assert line in script.splitlines()
     assert "CUDA_VISIBLE_DEVICES" not in script  # Slurm gives each job its card
     assert "--lifetime 230m" in script  # a worker leaves by itself before the time limit, if the user says so
-    assert f"{sys.executable} -m distributed.cli.dask_worker tls://" in script
+    assert f"exec {sys.executable} -m distributed.cli.dask_worker tls://" in script
     assert "--no-dashboard" in script and f"--tls-key {tmp_path}/certificates/" in script
     assert (tmp_path / "certificates").stat().st_mode & 0o77 == 0
 

@@ -51,7 +51,7 @@ def talking(client) -> set[int]:
 
 
 def test_a_job_that_ends_early_is_asked_for_again_and_its_seed_goes_on(made, world, tmp_path, monkeypatch):  # noqa: F811
-    """One job only, so that nobody else can take what it was doing: ended by Slurm as at its time limit."""
+    """One job only, so that nobody else can take what it was doing; it gets the signal that comes before a limit."""
     own = {"cores": 1, "memory": "1GB", "walltime": "00:30:00"}
     own["job-script-prologue"] = [f"export {states.EVERY_UPDATE}=1"]
     slurm = {"jobqueue.slurm": {**dask.config.get("jobqueue.slurm"), **own}}
@@ -64,7 +64,9 @@ def test_a_job_that_ends_early_is_asked_for_again_and_its_seed_goes_on(made, wor
             ((unit, _),) = work.busy.values()
             assert opened(client) == talking(client)  # all else listens on 127.0.0.1, or not at all
             (job,) = (worker.job_id for worker in client.cluster.workers.values())
-            subprocess.run(["scancel", job], check=True)
+            process = psutil.Process(*client.run(os.getpid).values())
+            subprocess.run(["scancel", "--signal=TERM", "--batch", job], check=True)  # as of --signal=B:TERM@60
+            until(lambda: not process.is_running(), "the end of the worker")
             until(lambda: done(work, stage), lambda: f"the end: {said}")
             (again,) = (worker.job_id for worker in client.cluster.workers.values())
     assert again != job

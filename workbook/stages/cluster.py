@@ -103,7 +103,7 @@ def slurm(partition: str, jobs: int, scratch: Path, device: str = "cpu") -> Any:
     variables = {**ONE_THREAD, **cards.of_slot(device, 0, [])}  # which card a job has, Slurm says
     own = {
         "queue": partition,
-        "python": sys.executable,
+        "python": f"exec {sys.executable}",  # so that the signal which Slurm sends to the batch shell is the worker's
         "job_script_prologue": [*users["job-script-prologue"], *(f"export {n}={v}" for n, v in variables.items())],
         "worker_extra_args": [*users["worker-extra-args"], *SILENT],
         "log_directory": dask.config.get("jobqueue.slurm.log-directory", None) or str(scratch / "slurm"),
