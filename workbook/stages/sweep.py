@@ -105,7 +105,7 @@ class Sweep:
         except OSError as error:
             raise ConfigError(f"Dask's scheduler is gone ({error}); the same command continues with another") from error
         mine = self.client.cluster  # what `cluster` started here, None where workers are someone else's
-        if mine and mine.worker_spec.keys() - mine.workers.keys():
+        if self.queue and mine and mine.worker_spec.keys() - mine.workers.keys():
             mine.scale(len(mine.worker_spec))  # jobs that ended, as at a time limit, are asked for again only so
         for address in self.asked.keys() - seen:
             del self.asked[address]
