@@ -1,6 +1,7 @@
 """Curves of runs told to trackers while they are trained: each update once, whatever a tracker does."""
 
 import os
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -115,6 +116,30 @@ def test_a_run_that_its_tracker_names_keeps_that_name_through_an_error(tmp_path,
     assert (first.given["run_id"], second.given["run_id"]) == (None, "its own")
     assert hasattr(first, "about") and not hasattr(second, "about")
     assert [step for step, _ in second.told] == [1, 2]
+
+
+def test_dvclive_is_told_to_leave_the_pipeline_alone(tmp_path, recorded, monkeypatch):
+    monkeypatch.setitem(LOGGER_TYPE_TO_CLASS, "dvclive", recorded)
+    trained(tmp_path, 1)
+    follow.look("mini", tmp_path, ["dvclive"])
+    assert recorded.made[0].given["dvcyaml"] is None and recorded.made[0].given["save_dvc_exp"] is False
+
+
+def test_dvclive_itself_writes_curves_and_no_stage(tmp_path, monkeypatch):
+    """It takes the dvc.yaml at the top of a repository for its own, unless it is told otherwise."""
+    pytest.importorskip("dvclive", reason="DVCLive is not installed here")
+    monkeypatch.chdir(tmp_path)
+    commit = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "begun"]
+    for command in (["git", "init", "-q"], [sys.executable, "-m", "dvc", "init", "-q"], commit):
+        subprocess.run(command, check=True)
+    stages, scratch = tmp_path / "dvc.yaml", tmp_path / ".scratch" / "mini"
+    stages.write_text("stages: {}  # ours\n")
+    for updates in (2, 4):
+        trained(scratch, updates)
+        follow.look("mini", scratch, ["dvclive"])
+    assert stages.read_text() == "stages: {}  # ours\n"
+    score = scratch / "followed/dvclive" / RUN / "plots/metrics/objective/score.tsv"
+    assert score.read_text().splitlines() == ["step\tscore", "1\t0.125", "2\t0.25", "3\t0.375", "4\t0.5"]
 
 
 def test_what_cannot_be_read_stops_no_tracker(tmp_path, recorded, capsys):

@@ -130,7 +130,7 @@ def opened(name: str, before: Mapping[str, Any], profile: str, place: Path) -> t
         "tensorboard": lambda: {"run_name": run, "logging_dir": place, "filename_suffix": f".{before['updates']}"},
         "wandb": lambda: {"run_name": project, "name": run, "id": key, "resume": "allow", "dir": str(place)},
         "mlflow": lambda: {"experiment_name": project, "run_name": run, "run_id": before.get("run_id")},
-        "dvclive": lambda: {"dir": str(place / run), "resume": True, "save_dvc_exp": False},
+        "dvclive": lambda: {"dir": str(place / run), "resume": True, "save_dvc_exp": False, "dvcyaml": None},
     }
     return LOGGER_TYPE_TO_CLASS[name](**given[name]()), run
 
