@@ -1,9 +1,11 @@
-"""Build what students get: the assignments without solutions and hidden tests, and a page that says how to begin.
+"""Build what students get: the assignments without solutions and hidden tests, a page that says how to begin, and the
+package that they import.
 
     python -m course.release [FOLDER]        FOLDER: default course/build
 
-Writes FOLDER/rlnlp-course/ and FOLDER/rlnlp-course.zip. Every cell is compared with the instructor's before anything is
-written; exit status 1, and nothing built, where one holds what it must not.
+Writes FOLDER/rlnlp-course/, FOLDER/rlnlp-course.zip, and the package as a wheel (``course.package``). Every cell is
+compared with the instructor's before anything is written; exit status 1, and nothing built, where one holds what it
+must not.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from course import cells
+from course import cells, package
 from course.check import ASSIGNMENTS, COURSE, nbgrader, prepare
 
 NAME = "rlnlp-course"
@@ -96,6 +98,7 @@ def main(argv: list[str] | None = None) -> int:
         print("not released:", *wrong, sep="\n  ", file=sys.stderr)
         return 1
     print(f"{folder / NAME}.zip: {len(FILES)} files, nothing hidden in them", *FILES, sep="\n  ")
+    print(f"{package.build(folder)}: the package that they import, to be installed after requirements.lock")
     return 0
 
 

@@ -5,16 +5,20 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 import zipfile
 
 import pytest
 import torch
 
-from course import cells, check, release
+from course import cells, check, package, release
 from course.submissions import MISTAKES, MORE, MORE_MISTAKES, OTHERS, mistakes
 from tests.test_notebooks import problems as broken_budgets
 
@@ -191,6 +195,31 @@ def test_files_too_many_or_too_few_are_noticed(released, tmp_path):
     wrong = release.check(tmp_path / "copy")
     assert "ps1/solutions.py: not part of the release" in wrong and "README.md: missing" in wrong
     assert any(line.startswith("ps2: nucleus: shows") for line in wrong)
+
+
+@RELEASE
+def test_the_students_wheel_holds_all_that_the_assignments_import(released, tmp_path):
+    """In a place of its own, as where there is no repository: this environment's own copy must not be the one found."""
+    wheel, place = package.build(tmp_path), tmp_path / "place"
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name.partition("/")[0] for name in archive.namelist()}
+    assert {name for name in held if not name.endswith(".dist-info")} == {"rlnlp", "workbook"}
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(place)]
+    subprocess.run([*pip, str(wheel)], check=True)
+    lines = [
+        ast.unparse(part)
+        for name in release.FILES
+        if name.endswith(".ipynb")
+        for cell in cells.read(released / release.NAME / name)["cells"]
+        if cell["cell_type"] == "code"
+        for part in ast.walk(ast.parse(cells.source(cell)))
+        if isinstance(part, ast.Import | ast.ImportFrom)
+    ]
+    assert any("workbook" in line for line in lines)
+    code = "\n".join([*dict.fromkeys(lines), "import rlnlp, workbook", "print(rlnlp.__file__, workbook.__file__)"])
+    environment = {**os.environ, "PYTHONPATH": str(place)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.count(str(place)) == 2, done.stdout + done.stderr
 
 
 # grading -------------------------------------------------------------------------------------------------------------
