@@ -14,6 +14,7 @@ from course.check import COURSE
 
 ROOT = COURSE.parent
 HELD = ("rlnlp", "workbook")
+READ = "grue/params.yaml"  # by an assignment, where it lies in the repository: beside the packages
 
 
 def build(folder: Path) -> Path:
@@ -22,6 +23,8 @@ def build(folder: Path) -> Path:
         place = Path(temporary)
         for name in HELD:
             shutil.copytree(ROOT / name, place / name, ignore=shutil.ignore_patterns("__pycache__"))
+        (place / READ).parent.mkdir()
+        shutil.copy(ROOT / READ, place / READ)
         (place / "pyproject.toml").write_text(description(place), encoding="utf-8")
         command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
         subprocess.run([*command, "--wheel-dir", str(place), str(place)], check=True)
@@ -34,7 +37,8 @@ def description(place: Path) -> str:
     """pyproject.toml of the packages that lie there: the repository's versions, a name of its own."""
     ours = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     version = ours["tool"]["setuptools"]["dynamic"]["version"]
-    packages = sorted({".".join(path.parent.relative_to(place).parts) for path in place.rglob("*.py")})
+    files = [path for kind in ("*.py", "*.yaml") for path in place.rglob(kind)]
+    packages = sorted({".".join(path.parent.relative_to(place).parts) for path in files})
     tables = {
         "build-system": ours["build-system"],
         "project": {
@@ -44,7 +48,7 @@ def description(place: Path) -> str:
             "dependencies": ours["project"]["dependencies"],
         },
         "tool.setuptools": {"packages": packages},
-        "tool.setuptools.package-data": {"*": ["*.json", "*.html"]},
+        "tool.setuptools.package-data": {"*": ["*.json", "*.html", "*.yaml"]},
     }
     lines = [
         f"[{name}]\n" + "".join(f"{json.dumps(k)} = {json.dumps(v)}\n" for k, v in t.items())

@@ -203,19 +203,21 @@ def test_the_students_wheel_holds_all_that_the_assignments_import(released, tmp_
     wheel, place = package.build(tmp_path), tmp_path / "place"
     with zipfile.ZipFile(wheel) as archive:
         held = {name.partition("/")[0] for name in archive.namelist()}
-    assert {name for name in held if not name.endswith(".dist-info")} == {"rlnlp", "workbook"}
+    assert {name for name in held if not name.endswith(".dist-info")} == {"rlnlp", "workbook", "grue"}
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(place)]
     subprocess.run([*pip, str(wheel)], check=True)
-    lines = [
-        ast.unparse(part)
+    code = [
+        cells.source(cell)
         for name in release.FILES
         if name.endswith(".ipynb")
         for cell in cells.read(released / release.NAME / name)["cells"]
         if cell["cell_type"] == "code"
-        for part in ast.walk(ast.parse(cells.source(cell)))
-        if isinstance(part, ast.Import | ast.ImportFrom)
     ]
-    assert any("workbook" in line for line in lines)
+    parts = [part for source in code for part in ast.walk(ast.parse(source))]
+    lines = [ast.unparse(part) for part in parts if isinstance(part, ast.Import | ast.ImportFrom)]
+    read = re.findall(r'small\.ROOT((?: / "[^"]+")+)', "\n".join(code))  # files of the repository
+    assert any("workbook" in line for line in lines) and read
+    assert all(place.joinpath(*re.findall('"([^"]+)"', path)).is_file() for path in read)
     code = "\n".join([*dict.fromkeys(lines), "import rlnlp, workbook", "print(rlnlp.__file__, workbook.__file__)"])
     environment = {**os.environ, "PYTHONPATH": str(place)}
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
