@@ -41,7 +41,7 @@ help:
 	@echo 'make lab                                  JupyterLab at the site: quick start, lessons, runs'
 	@echo 'make site                                 the site: findings, lessons, course, reference; open site/index.html'
 	@echo 'make lessons                              what the lessons give, for the site: those whose code has changed, a minute each'
-	@echo 'make course                               the assignments as students get them: course/build/rlnlp-course.zip'
+	@echo 'make course                               the assignments as students get them and the package as a wheel: course/build'
 	@echo 'make study                                the second human study with simulated raters: reports/study'
 	@echo 'make grue [PROFILE=$(PROFILE)]                  the benchmark: reports/grue (mini, the default: generated rows, 45 to 60 minutes on two cores)'
 	@echo '     PROFILE  real    real rows (RLNLP_MIRROR, or the hub), three draws of about 80 minutes on two cores: reports/grue_real'

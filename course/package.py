@@ -30,6 +30,8 @@ def build(folder: Path) -> Path:
         subprocess.run([*command, "--wheel-dir", str(place), str(place)], check=True)
         (made,) = place.glob("*.whl")
         folder.mkdir(parents=True, exist_ok=True)
+        for older in folder.glob(f"{made.name.partition('-')[0]}-*.whl"):
+            older.unlink()
         return Path(shutil.move(made, folder / made.name))
 
 
@@ -45,10 +47,10 @@ def description(place: Path) -> str:
             "name": "rlnlp-course",
             "dynamic": ["version"],
             "requires-python": ours["project"]["requires-python"],
-            "dependencies": ours["project"]["dependencies"],
+            "dependencies": [*ours["project"]["dependencies"], *ours["project"]["optional-dependencies"]["workbook"]],
         },
         "tool.setuptools": {"packages": packages},
-        "tool.setuptools.package-data": {"*": ["*.json", "*.html", "*.yaml"]},
+        "tool.setuptools.package-data": {"*": ["*.json", "*.yaml"]},
     }
     lines = [
         f"[{name}]\n" + "".join(f"{json.dumps(k)} = {json.dumps(v)}\n" for k, v in t.items())

@@ -161,20 +161,27 @@ def test_a_slurm_job_has_the_users_settings_one_thread_and_certificates(tmp_path
         with pytest.raises(ConfigError, match="WORKERS=slurm:gpu: .*cores.*jobqueue: slurm: in .*jobqueue.yaml"):
             cluster.slurm("gpu", 0, tmp_path)
     own = {"cores": 2, "memory": "4GB", "account": "me", "job-script-prologue": ["module load it"]}
-    own |= {"walltime": "04:00:00", "job-extra-directives": ["--gres=gpu:1", "--signal=B:TERM@60", "--requeue"]}
+    own |= {"walltime": "04:00:00", "job-extra-directives": ["--gres=gpu:1", "--signal=B:TERM@60"]}
     own |= {"worker-extra-args": ["--lifetime", "230m"]}
     with dask.config.set({"jobqueue.slurm": {**dask.config.get("jobqueue.slurm"), **own}}):
         with cluster.slurm("gpu", 0, tmp_path, "cuda") as found:
             script = found.job_script()
-    lines = ("#SBATCH -p gpu", "#SBATCH -A me", "#SBATCH -t 04:00:00", "#SBATCH --gres=gpu:1", "#SBATCH --requeue")
+    lines = ("#SBATCH -p gpu", "#SBATCH -A me", "#SBATCH -t 04:00:00", "#SBATCH --gres=gpu:1")
     exports = ("export OMP_NUM_THREADS=1", "export TOKENIZERS_PARALLELISM=true")
     for line in (*lines, "#SBATCH --signal=B:TERM@60", "module load it", *exports):
         assert line in script.splitlines()
     assert "CUDA_VISIBLE_DEVICES" not in script  # Slurm gives each job its card
     assert "--lifetime 230m" in script  # a worker leaves by itself before the time limit, if the user says so
     assert f"exec {sys.executable} -m distributed.cli.dask_worker tls://" in script
-    assert "--no-dashboard" in script and f"--tls-key {tmp_path}/certificates/" in script
+    assert "--no-dashboard --dashboard-address 127.0.0.1:0" in script  # its page would be open to all
+    assert "--nworkers" not in script and f"--tls-key {tmp_path}/certificates/" in script  # one worker, of two cores
+    assert f"#SBATCH -o {tmp_path}/slurm/dask-worker-%J.out" in script.splitlines()
     assert (tmp_path / "certificates").stat().st_mode & 0o77 == 0
+
+
+def test_a_path_that_a_job_script_cannot_say_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="WORKERS=slurm:gpu: .*a b: expected a path without blanks and %"):
+        cluster.slurm("gpu", 0, tmp_path / "a b")
 
 
 # ------------------------------------------------------------------------------------------------------- two of them
@@ -465,6 +472,49 @@ def without_room(number: int, where: str) -> None:
     """`os.fsync` on a disk that is full for files whose path has ``where``."""
     if where in os.readlink(f"/proc/self/fd/{number}"):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class Jobs:
+    """What Dask knows of jobs: those wanted, those there. scale: asked for again."""
+
+    def __init__(self):
+        self.worker_spec, self.workers, self.asked = {"a": 0, "b": 0}, {}, []
+
+    def scale(self, n: int) -> None:
+        self.asked.append(n)
+
+
+def test_jobs_that_ended_are_asked_for_again_once_and_only_while_units_wait(alone):
+    work, said = alone()
+    jobs = work.client.cluster = Jobs()
+    work.queue = [Unit("runs@ppo_kl_0", 1)]
+    for there, asked in ((), []), (("a",), []), (("a", "b"), []), (("b",), [2]), (("b",), [2]), (("a", "b"), [2]):
+        jobs.workers = dict.fromkeys(there)  # at first they are on their way, which is no end
+        work._look()
+        assert jobs.asked == asked, there
+    assert said == ["workers that ended: 1; as many are asked for, as 1 units wait"]
+    work.queue, jobs.workers = [], {}
+    work._look()
+    assert jobs.asked == [2]
+    work.queue = [Unit("runs@ppo_kl_0", 1)]
+    work._look()
+    assert jobs.asked == [2, 2]
+
+
+def test_a_unit_whose_workers_end_goes_on_as_long_as_it_gets_further(alone):
+    """As where a seed takes longer than a job may."""
+    work, said = alone()
+    unit, gone = Unit("runs@ppo_kl_0", 1), Done(lambda: None, ())
+    gone.status, work.open[unit.stage] = "lost", {unit}
+    log = work.scratch / units.log_of(unit)
+    log.parent.mkdir(parents=True)
+    steps = [40, 80, 120, 160, 160, 120, 0]
+    for step in steps:
+        work.queue = []
+        log.write_text(f"x: 10%|# | {step}/900 [00:10<00:20, 3.1update/s]")
+        work._end(unit, gone, "tls://there")
+    assert [" goes to another worker" in line for line in said] == [True] * 6 + [False]
+    assert "the head tries it itself" in said[-1] and not work.open[unit.stage]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")

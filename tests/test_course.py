@@ -203,7 +203,9 @@ def test_the_students_wheel_holds_all_that_the_assignments_import(released, tmp_
     wheel, place = package.build(tmp_path), tmp_path / "place"
     with zipfile.ZipFile(wheel) as archive:
         held = {name.partition("/")[0] for name in archive.namelist()}
+        about = archive.read(next(name for name in archive.namelist() if name.endswith("/METADATA"))).decode()
     assert {name for name in held if not name.endswith(".dist-info")} == {"rlnlp", "workbook", "grue"}
+    assert {"torch", "psutil", "pandas"} <= set(re.findall(r"(?m)^Requires-Dist: ([\w-]+)", about))
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(place)]
     subprocess.run([*pip, str(wheel)], check=True)
     code = [

@@ -2,14 +2,15 @@
 
     make reproduce WORKERS=local:4
 
-What is started here listens on 127.0.0.1 and talks in TLS, with certificates of its own: whoever reaches an open Dask
-port can run any program in our name.
+What is started here talks in TLS, with certificates of its own, and listens on 127.0.0.1 where it is all on this
+machine: whoever reaches an open Dask port can run any program in our name.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import socket
 import sys
 from collections.abc import Iterator
@@ -90,32 +91,30 @@ def local(count: int, device: str) -> Any:
 
 def slurm(partition: str, jobs: int, scratch: Path, device: str = "cpu") -> Any:
     """A cluster of Slurm jobs; account, time, memory and GPUs are those of Dask's jobqueue file."""
-    import dask
-
     try:
+        import dask
         from dask_jobqueue import SLURMCluster
     except ImportError as error:
         raise ConfigError(f"WORKERS=slurm:{partition}: {error}; requirements.lock has dask-jobqueue") from error
-    certificates = scratch / "certificates"
-    certificates.mkdir(parents=True, exist_ok=True, mode=0o700)
-    names = ("job-script-prologue", "worker-extra-args")  # ours come to the user's, and do not replace them
-    users = {name: dask.config.get(f"jobqueue.slurm.{name}", None) or () for name in names}
+    if re.search(r"[\s%]", str(scratch)):  # the job script's lines cannot quote it
+        raise ConfigError(f"WORKERS=slurm:{partition}: {scratch}: expected a path without blanks and %")
+    (certificates := scratch / "certificates").mkdir(parents=True, exist_ok=True, mode=0o700)
+    names = ("job-script-prologue", "worker-extra-args", "log-directory", "scheduler-options")
+    prologue, arguments, logs, scheduler = (dask.config.get(f"jobqueue.slurm.{n}", None) for n in names)  # the user's
     variables = {**ONE_THREAD, **cards.of_slot(device, 0, [])}  # which card a job has, Slurm says
     own = {
         "queue": partition,
-        "python": f"exec {sys.executable}",  # so that the signal which Slurm sends to the batch shell is the worker's
-        "job_script_prologue": [*users["job-script-prologue"], *(f"export {n}={v}" for n, v in variables.items())],
-        "worker_extra_args": [*users["worker-extra-args"], *SILENT],
-        "log_directory": dask.config.get("jobqueue.slurm.log-directory", None) or str(scratch / "slurm"),
+        "processes": 1,  # workers of a job; by its cores there would be several, and `scale` counts them
+        "python": f"exec {shlex.quote(sys.executable)}",  # what Slurm tells the batch shell is told to the worker
+        "job_script_prologue": [*(prologue or ()), *(f"export {n}={v}" for n, v in variables.items())],
+        "worker_extra_args": [*(arguments or ()), *SILENT],
+        "log_directory": logs or str(scratch / "slurm"),
+        "scheduler_options": {**(scheduler or {}), "dashboard_address": HERE},
     }
-    safe = {"security": True, "shared_temp_directory": str(certificates)}
-    safe["scheduler_options"] = {"dashboard_address": HERE}
     try:
-        cluster = SLURMCluster(**own, **safe)
+        cluster = SLURMCluster(**own, security=True, shared_temp_directory=str(certificates))
     except ValueError as error:
-        where = "jobqueue: slurm: in ~/.config/dask/jobqueue.yaml"
-        raise ConfigError(
-            f"WORKERS=slurm:{partition}: {' '.join(str(error).split())} (say it under {where})"
-        ) from error
+        why = f"{' '.join(str(error).split())} (say it under jobqueue: slurm: in ~/.config/dask/jobqueue.yaml)"
+        raise ConfigError(f"WORKERS=slurm:{partition}: {why}") from error
     cluster.scale(jobs=jobs)
     return cluster

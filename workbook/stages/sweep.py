@@ -25,7 +25,8 @@ from workbook.stages.progress import progress_of
 from workbook.stages.units import Outcome, Unit
 from workbook.store.files import atomic_json, atomic_write, read_json
 
-TRIES = 3  # of a unit, where workers die or lack something
+TRIES = 3  # of a unit, where workers lack something, or die before it got further
+STEP = re.compile(r" (\d+)/\d+ ")  # in a progress bar
 PLACES = "placement.json"  # in the scratch: draw -> kind of machine
 
 
@@ -44,10 +45,12 @@ class Sweep:
         self.asking = (str(mark), given.task.name, given.device)
         self.asked: dict[str, Any] = {}  # address -> future of what a worker says of itself, None once it is judged
         self.workers: dict[str, dict[str, Any]] = {}  # those that may take part
+        self.had: set[Any] = set()  # names of workers that a cluster of ours once had
         self.busy: dict[str, tuple[Unit, Any]] = {}
         self.queue: list[Unit] = []
         self.open: dict[str, set[Unit]] = {}  # stage -> its units that are not done
         self.failed: Counter[Unit] = Counter()
+        self.reached: Counter[Unit] = Counter()  # the step of its training at which a unit lost its worker
         self.places = read_json(self.scratch / PLACES) or {}  # draw -> kind of machine
         lock, self.looked = self.folder / "dvc.lock", 0.0
         self.recorded = set(re.findall(r"^  (\S+@\S+):$", lock.read_text(), re.M)) if lock.is_file() else set()
@@ -91,7 +94,9 @@ class Sweep:
             self.say(f"{named(unit)} on {address}: {progress_of(self.scratch / units.log_of(unit))}")
         kinds = {worker["machine"] for worker in self.workers.values()}
         if self.queue and not kinds:
-            self.say(f"{len(self.queue)} units wait for a worker")
+            logs = self.scratch / "slurm"  # see `cluster.slurm`
+            jobs = f"; what jobs say is in {os.path.relpath(logs)}" if logs.is_dir() else ""
+            self.say(f"{len(self.queue)} units wait for a worker{jobs}")
         for draw in sorted({str(u.draw) for u in self.queue if kinds and self._kind(u) not in {None, *kinds}}):
             kept = f"draw {draw} waits for a machine like that where it began, {self.places[draw]}"
             self.say(f"{kept}; it goes elsewhere once its line is out of {os.path.relpath(self.scratch / PLACES)}")
@@ -104,9 +109,8 @@ class Sweep:
             seen = self.client.scheduler_info(n_workers=-1)["workers"].keys()
         except OSError as error:
             raise ConfigError(f"Dask's scheduler is gone ({error}); the same command continues with another") from error
-        mine = self.client.cluster  # what `cluster` started here, None where workers are someone else's
-        if self.queue and mine and mine.worker_spec.keys() - mine.workers.keys():
-            mine.scale(len(mine.worker_spec))  # jobs that ended, as at a time limit, are asked for again only so
+        if self.client.cluster:  # started here; None where workers are someone else's
+            self._renew(self.client.cluster)
         for address in self.asked.keys() - seen:
             del self.asked[address]
             self.workers.pop(address, None)
@@ -122,6 +126,16 @@ class Sweep:
                 )
             else:
                 self.workers[address] = facts
+
+    def _renew(self, cluster: Any) -> None:
+        """Ask for others in place of workers that were there and ended, as Slurm's jobs do at their time limit; Dask
+        does so only when it is told the size again."""
+        self.had |= cluster.workers.keys()
+        ended = self.had & (cluster.worker_spec.keys() - cluster.workers.keys())
+        if self.queue and ended:
+            self.had -= ended
+            self.say(f"workers that ended: {len(ended)}; as many are asked for, as {len(self.queue)} units wait")
+            cluster.scale(len(cluster.worker_spec))
 
     def _submit(self, address: str, job: Callable, *given: Any) -> Any:
         only = {"workers": [address], "allow_other_workers": False, "pure": False}
@@ -146,15 +160,17 @@ class Sweep:
         self.busy[address] = unit, self._submit(address, units.run, tuple(unit), str(self.root), *places, manifest)
 
     def _end(self, unit: Unit, future: Any, address: str) -> None:
+        gone = future.status not in ("finished", "error")
         if future.status == "finished":
             outcome = Outcome(*future.result())
         else:
-            said = repr(future.exception()) if future.status == "error" else "it is gone"
+            said = "it is gone" if gone else repr(future.exception())
             outcome = Outcome(f"{address}: {said}", again=True)
             future.cancel()
         if outcome.packed:
             parcels.unpack(outcome.packed, self.scratch)
-        self.failed[unit] += bool(outcome.error)
+        if not (gone and self._further(unit)):
+            self.failed[unit] += bool(outcome.error)
         if outcome.again and self.failed[unit] < TRIES:
             self.queue.insert(0, unit)
             self.say(f"{named(unit)} goes to another worker ({outcome.error})")
@@ -163,6 +179,12 @@ class Sweep:
         self.say(
             f"{named(unit)} " + (f"failed ({outcome.error}); the head tries it itself" if outcome.error else "done")
         )
+
+    def _further(self, unit: Unit) -> bool:
+        """Whether it came further than where its worker before ended, by its log: one job's time may not be enough."""
+        bar = STEP.search(progress_of(self.scratch / units.log_of(unit)))
+        before, self.reached[unit] = self.reached[unit], max(self.reached[unit], int(bar[1]) if bar else 0)
+        return self.reached[unit] > before
 
 
 def named(unit: Unit) -> str:
