@@ -78,6 +78,6 @@ def test_a_job_that_ends_early_is_asked_for_again_and_its_seed_goes_on(made, wor
     log = (world / ".scratch/tests" / units.log_of(unit)).read_text()
     assert log.count(" 0/15 ") == 1  # begun once, then continued
     assert collected(world, monkeypatch) == without_workers(made)
-    left = subprocess.run(["squeue", "--noheader", "--me", "--format=%i"], capture_output=True, text=True, check=True)
-    assert again not in left.stdout.split()
+    left = ["squeue", "--noheader", "--me", "--states=RUNNING,PENDING", "--format=%i"]
+    assert again not in subprocess.run(left, capture_output=True, text=True, check=True).stdout.split()
     assert list((tmp_path / "scratch/slurm").glob("*.err")) and not list(tmp_path.glob("*.out"))  # what jobs say
