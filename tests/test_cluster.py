@@ -492,7 +492,7 @@ def test_jobs_that_ended_are_asked_for_again_once_and_only_while_units_wait(alon
         jobs.workers = dict.fromkeys(there)  # at first they are on their way, which is no end
         work._look()
         assert jobs.asked == asked, there
-    assert said == ["workers that ended: 1; as many are asked for, as 1 units wait"]
+    assert said == ["workers ended: 1; others are asked for (units that wait: 1)"]
     work.queue, jobs.workers = [], {}
     work._look()
     assert jobs.asked == [2]

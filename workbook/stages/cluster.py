@@ -28,7 +28,7 @@ FORMS = {  # how WORKERS may look
     "slurm": (r"slurm:[\w.,-]+", "slurm:partition (JOBS jobs there)"),
 }
 HERE = "127.0.0.1:0"
-SILENT = ("--no-dashboard", "--dashboard-address", HERE)  # a worker's own page is plain HTTP, open to all if left alone
+PAGE_HERE = ("--no-dashboard", "--dashboard-address", HERE)  # a worker has a page in plain HTTP, open to all if left alone
 
 
 def check(workers: str, insecure: bool = False) -> None:
@@ -107,7 +107,7 @@ def slurm(partition: str, jobs: int, scratch: Path, device: str = "cpu") -> Any:
         "processes": 1,  # workers of a job; by its cores there would be several, and `scale` counts them
         "python": f"exec {shlex.quote(sys.executable)}",  # what Slurm tells the batch shell is told to the worker
         "job_script_prologue": [*(prologue or ()), *(f"export {n}={v}" for n, v in variables.items())],
-        "worker_extra_args": [*(arguments or ()), *SILENT],
+        "worker_extra_args": [*(arguments or ()), *PAGE_HERE],
         "log_directory": logs or str(scratch / "slurm"),
         "scheduler_options": {**(scheduler or {}), "dashboard_address": HERE},
     }

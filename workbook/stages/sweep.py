@@ -134,7 +134,7 @@ class Sweep:
         ended = self.had & (cluster.worker_spec.keys() - cluster.workers.keys())
         if self.queue and ended:
             self.had -= ended
-            self.say(f"workers that ended: {len(ended)}; as many are asked for, as {len(self.queue)} units wait")
+            self.say(f"workers ended: {len(ended)}; others are asked for (units that wait: {len(self.queue)})")
             cluster.scale(len(cluster.worker_spec))
 
     def _submit(self, address: str, job: Callable, *given: Any) -> Any:
