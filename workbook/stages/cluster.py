@@ -28,7 +28,7 @@ FORMS = {  # how WORKERS may look
     "slurm": (r"slurm:[\w.,-]+", "slurm:partition (JOBS jobs there)"),
 }
 HERE = "127.0.0.1:0"
-PAGE_HERE = ("--no-dashboard", "--dashboard-address", HERE)  # a worker has a page in plain HTTP, open to all if left alone
+PAGE_HERE = ("--no-dashboard", "--dashboard-address", HERE)  # a worker's is plain HTTP, open to all if left alone
 
 
 def check(workers: str, insecure: bool = False) -> None:
