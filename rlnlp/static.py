@@ -1,14 +1,13 @@
 """A decode step of fixed shapes without a host sync: what one CUDA graph can record and replay.
 
 ``StaticDecoder`` answers as ``models.Decoder`` does, for causal models, in memory that never moves: a cache of P + T
-slots, one mask over them, counters on the device. ``Step`` records the work of a step on cuda; elsewhere, and where it
-is told to, the same work is done as written (the eager twin). The readable path stays ``models.Decoder``.
+slots, one mask over them, counters on the device. ``recorded.Step`` records a step. The readable path stays
+``models.Decoder``.
 """
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable
+import functools
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,9 +18,9 @@ from rlnlp.precision import numerics, refresh, rounded
 from rlnlp.types import Prompts
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import Cache, PreTrainedModel
 
-WARM = 3  # steps done before one is recorded: libraries allocate and choose kernels then, which no graph may hold
+ALIGNED = 8  # numbers: where rows of an attention mask begin, attention on cuda reads them where they are
 
 
 class StaticDecoder:
@@ -31,19 +30,15 @@ class StaticDecoder:
     """
 
     def __init__(self, model: PreTrainedModel, prompts: Prompts, new_tokens: int, precision: str = "fp32") -> None:
-        from transformers import StaticCache
-
         if model.config.is_encoder_decoder or model.config._attn_implementation != "sdpa":
             kind = "an encoder-decoder" if model.config.is_encoder_decoder else model.config._attn_implementation
             raise ValueError(f"static decoding: expected a causal model with sdpa attention, got {kind}")
         self.shape, device = tuple(prompts.ids.shape), prompts.ids.device
         B, P = self.shape
         self.source, self.model = model, rounded(model) if precision == "bf16" else model
-        self.cache, self.precision = StaticCache(config=model.config, max_cache_len=P + new_tokens), precision
-        if any(layer.is_sliding for layer in self.cache.layers):
-            raise ValueError("static decoding: expected full attention in every layer, got a sliding window")
-        self.seen = torch.zeros(B, 1, 1, P + new_tokens, dtype=torch.bool, device=device)
         self.slot = torch.zeros(1, dtype=torch.long, device=device)  # of the token fed last
+        self.cache, self.precision = static_cache(model, P + new_tokens, self.slot), precision
+        self.seen = attention_mask(torch.zeros(B, 1, 1, P + new_tokens, dtype=torch.bool, device=device), precision)
         self.position, self.token = (torch.zeros(B, 1, dtype=torch.long, device=device) for _ in range(2))
         self.start(prompts)
 
@@ -54,7 +49,8 @@ class StaticDecoder:
         if self.model is not self.source:
             refresh(self.model, self.source)
         self.cache.reset()
-        self.seen.zero_().narrow(3, 0, shape[1]).copy_(prompts.mask.view(shape[0], 1, 1, -1))
+        prompt = prompts.mask.view(shape[0], 1, 1, -1)
+        self.seen.fill_(-torch.inf).narrow(3, 0, shape[1]).masked_fill_(prompt, 0)
         self.slot.fill_(shape[1] - 1)
         self.position.copy_(prompts.mask.sum(1, keepdim=True) - 1)
         self.prompts: Prompts | None = prompts
@@ -67,14 +63,14 @@ class StaticDecoder:
         (P, S), device = (prompts.ids.shape[1], self.seen.shape[3]), prompts.ids.device
         before = torch.ones(P, S, dtype=torch.bool, device=device).tril()
         itself = torch.eye(P, S, dtype=torch.bool, device=device)  # padding sees itself: no row of attention is empty
-        return self._run(prompts.ids, before & self.seen | itself, positions(prompts.mask))
+        return self._run(prompts.ids, before & (self.seen == 0) | itself, positions(prompts.mask))
 
     def append(self, tokens: Tensor) -> None:
         """Feed the tokens [B] just chosen."""
         self.token.copy_(tokens.unsqueeze(1))
         self.slot += 1
         self.position += 1
-        self.seen.index_fill_(3, self.slot, True)
+        self.seen.index_fill_(3, self.slot, 0)
 
     def _run(self, ids: Tensor, mask: Tensor, position: Tensor) -> Tensor:
         given = {"input_ids": ids, "attention_mask": mask, "position_ids": position, "past_key_values": self.cache}
@@ -82,41 +78,30 @@ class StaticDecoder:
             return head(self.model, self.model.base_model(**given, use_cache=True).last_hidden_state[:, -1]).float()
 
 
-class Step:
-    """``work``, which reads and writes the same memory every time: on cuda recorded once, then replayed.
+def attention_mask(seen: Tensor, precision: str) -> Tensor:
+    """0 where ``seen`` [..., S] bool, else -inf: what every layer would make of it, made once, with aligned rows."""
+    S, kind = seen.shape[-1], torch.bfloat16 if precision == "bf16" else torch.float32
+    rows = torch.zeros(*seen.shape[:-1], -(-S // ALIGNED) * ALIGNED, dtype=kind, device=seen.device)[..., :S]
+    return rows.masked_fill_(~seen, -torch.inf)
 
-    The first ``WARM`` calls do it as written; recording does nothing by itself. graph=False: always as written.
-    """
 
-    def __init__(self, work: Callable[[], None], device: torch.device, graph: bool = True) -> None:
-        self.work, self.graph, self.calls, self.device = work, None, 0, device
-        self.stream = torch.cuda.Stream(device) if graph and device.type == "cuda" else None
+def static_cache(model: PreTrainedModel, slots: int, slot: Tensor) -> Cache:
+    """The library's static cache, of which every layer writes at ``slot`` [1] instead of counting for itself."""
+    from transformers import StaticCache
 
-    def __call__(self) -> None:
-        self.calls += 1
-        if self.stream is None:
-            return self.work()
-        with torch.cuda.device(self.device):  # streams and graphs are the current card's
-            if self.calls <= WARM:
-                self.stream.wait_stream(torch.cuda.current_stream())
-                with torch.cuda.stream(self.stream):
-                    self.work()
-                return torch.cuda.current_stream().wait_stream(self.stream)
-            if self.graph is None:
-                self.graph = self._recorded()
-            self.graph.replay()
+    def write(layer, keys: Tensor, values: Tensor, *rest, **more) -> tuple[Tensor, Tensor]:
+        if not layer.is_initialized:
+            layer.lazy_initialization(keys, values)
+        for memory, new in ((layer.keys, keys), (layer.values, values)):
+            if new.shape[2] == 1:
+                memory.index_copy_(2, slot, new)
+            else:  # a whole prompt
+                memory.narrow(2, 0, new.shape[2]).copy_(new)
+        return layer.keys, layer.values
 
-    def _recorded(self) -> torch.cuda.CUDAGraph:
-        """The work as a graph. A graph that is freed while another is recorded spoils it: garbage is collected before,
-        and not in between. Where it fails, the stream is what it was before."""
-        before, collects = torch.cuda.current_stream(), gc.isenabled()
-        gc.collect()
-        gc.disable()
-        try:
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                self.work()
-            return graph
-        finally:
-            torch.cuda.set_stream(before)
-            gc.enable() if collects else None
+    cache = StaticCache(config=model.config, max_cache_len=slots)
+    if any(layer.is_sliding for layer in cache.layers):
+        raise ValueError("static decoding: expected full attention in every layer, got a sliding window")
+    for layer in cache.layers:
+        layer.update = functools.partial(write, layer)
+    return cache

@@ -15,7 +15,8 @@ from torch import Tensor
 
 from rlnlp import samplers
 from rlnlp.models import check_context, chosen_logprobs, playable, restrict
-from rlnlp.static import StaticDecoder, Step
+from rlnlp.recorded import Step
+from rlnlp.static import StaticDecoder
 from rlnlp.types import Allowed, NotFinite, Prompts, Rollout, Sampler, Sampling
 
 if TYPE_CHECKING:

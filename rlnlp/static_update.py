@@ -15,7 +15,8 @@ from torch import Tensor, nn
 
 from rlnlp.losses import entropy, ppo_clip, value_loss
 from rlnlp.models import SharedValue, ValueModel, chosen_logprobs, head, positions, restrict
-from rlnlp.static import WARM, Step
+from rlnlp.recorded import WARM, Step
+from rlnlp.static import attention_mask
 from rlnlp.types import Allowed, Experience, Sampling
 
 
@@ -54,7 +55,9 @@ def minibatch_loss(
     before = torch.ones(L, L, dtype=torch.bool, device=device).tril()
     itself = torch.eye(L, dtype=torch.bool, device=device)  # padding sees itself: no row of attention is empty
     given = {"input_ids": batch["ids"], "position_ids": batch["position"], "use_cache": False}
-    given["attention_mask"] = before & batch["seen"][:, None, None] | itself
+    engine = getattr(state, "engine", None)
+    seen = before & batch["seen"][:, None, None] | itself
+    given["attention_mask"] = attention_mask(seen, engine.precision if engine else "fp32")
 
     def states(model: nn.Module) -> Tensor:
         """Hidden states [B T, H]; a response's first token is predicted by the prompt's last."""

@@ -12,7 +12,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from rlnlp import models, rollout, samplers
 from rlnlp.precision import numerics, refresh, rounded
-from rlnlp.static import StaticDecoder, Step
+from rlnlp.recorded import Step
+from rlnlp.static import StaticDecoder
 from rlnlp.static_rollout import BLOCK, StaticSampler, Truncation, draw, nucleus, sample_static
 from rlnlp.types import Allowed, NotFinite, Prompts, Sampling
 from tests.tiny import EOS, PAD, gpt2, prompts, t5

@@ -14,7 +14,7 @@ from rlnlp import engine as engine_file
 from rlnlp.engine import Engine
 from rlnlp.learners import a2c, nlpo, ppo
 from rlnlp.learners.common import Diverged
-from rlnlp.static import WARM
+from rlnlp.recorded import WARM
 from rlnlp.static_update import StaticSteps, cells, minibatch_loss, serves
 from rlnlp.types import take, to
 from tests.test_engine import SETTINGS, score, trained

@@ -70,6 +70,7 @@ def update(stage: Stage) -> None:
     import torch
 
     from rlnlp import rollout
+    from rlnlp.engine import Engine
     from rlnlp.learners import ppo
     from rlnlp.models import ValueModel
 
@@ -98,7 +99,8 @@ def update(stage: Stage) -> None:
         facts = {"shape": name, "episodes": episodes, "precision": precision, "tokens": episodes * (P + T - 1)}
         with stage.row(variant, **facts, flops=update_flops(shape, episodes, P, T)) as row:
             loss_of = torch.compile(fixed_loss, **compiler(stage)) if variant == "compiled" else fixed_loss
-            state, sampling = types.SimpleNamespace(policy=policy, value=value), rollout.sampling_from(policy, T)
+            state = types.SimpleNamespace(policy=policy, value=value, engine=Engine(precision))
+            sampling = rollout.sampling_from(policy, T)
             batch = fixed_batch(shape, episodes, P, T, stage.device)
             given = state, batch, sampling, ppo.Config(), precision, loss_of
             row |= timed(backward, stage, *given, prepare=functools.partial(clear, weights))
