@@ -185,31 +185,40 @@ def test_no_weights_are_packed_and_no_checkpoints_kept(there):
     assert list(scratch.glob("*/*/final")) and not list(scratch.glob("*/*/checkpoint"))
 
 
-def test_a_deadline_begins_nothing_more_and_waits_for_what_runs(monkeypatch):
-    begun, done, free = [], [], threading.Event()
+def nothing(stage: str) -> str:
+    return ""
 
-    def work(number):
-        begun.append(number)
+
+def of(stage: str, *seeds: int) -> list[away.units.Unit]:
+    return [away.units.Unit(stage, seed) for seed in seeds]
+
+
+def test_a_deadline_begins_nothing_more_and_waits_for_what_runs(monkeypatch):
+    todo, begun, done, free = {"runs@one": of("runs@one", 1, 2, 3)}, [], [], threading.Event()
+
+    def work(unit):
+        begun.append(unit)
         if len(begun) == 2:
             free.set()  # both run when the time is up: none of them ends before
         free.wait()
-        done.append(number)
+        done.append(unit.draw)
 
     with ThreadPoolExecutor(2) as pool:
         with pytest.raises(away.TimeUp, match="3"):
-            list(away.through(pool, 2, time.monotonic() - 1, done.append, [1, 2, 3]))
+            list(away.whole_stages(pool, 2, time.monotonic() - 1, done.append, nothing, todo))
         assert not done
         asked = itertools.count()
         with monkeypatch.context() as patch, pytest.raises(away.TimeUp, match="1"):
             patch.setattr(away.time, "monotonic", lambda: next(asked))  # asked before each one, and once more
-            list(away.through(pool, 2, 3, work, [1, 2, 3]))
+            list(away.whole_stages(pool, 2, 3, work, nothing, todo))
         assert sorted(done) == [1, 2]
-        assert sorted(n for n, _ in away.through(pool, 2, float("inf"), abs, [3, 1, 2])) == [1, 2, 3]
+        every = list(away.whole_stages(pool, 2, float("inf"), lambda unit: "", nothing, {"data@1": [], **todo}))
+    assert {one for one, _ in every} == {"data@1", *todo["runs@one"], "runs@one"} and every[-1] == ("runs@one", "")
 
 
 @pytest.mark.parametrize(("error", "written"), [("", [("runs@one", "")]), ("it broke", [])])
 def test_stages_that_are_whole_when_the_time_is_up_are_written(error, written, monkeypatch):
-    todo = {stage: [away.units.Unit(stage, seed) for seed in (1, 2)] for stage in ("runs@one", "runs@two")}
+    todo = {stage: of(stage, 1, 2) for stage in ("runs@one", "runs@two")}
     begun, found = [], []
 
     def work(unit):
@@ -218,10 +227,23 @@ def test_stages_that_are_whole_when_the_time_is_up_are_written(error, written, m
 
     monkeypatch.setattr(away.time, "monotonic", lambda: len(begun))  # three begin
     with ThreadPoolExecutor(1) as pool, pytest.raises(away.TimeUp, match="1"):
-        for one in away.whole_stages(pool, 1, 3, work, lambda stage: "", todo):
+        for one in away.whole_stages(pool, 1, 3, work, nothing, todo):
             found.append(one)  # noqa: PERF402 (what came before it raises)
     assert begun == [*todo["runs@one"], todo["runs@two"][0]]
     assert [one for one in found if isinstance(one[0], str)] == written
+
+
+def test_a_stage_is_written_before_units_of_the_next_begin():
+    """Whoever ends the command meanwhile finds it."""
+    todo, happened = {stage: of(stage, 1, 2) for stage in ("runs@one", "runs@two")}, []
+
+    def note(one) -> str:
+        happened.append(one)
+        return ""
+
+    with ThreadPoolExecutor(1) as pool:
+        list(away.whole_stages(pool, 1, float("inf"), note, note, todo))
+    assert happened == [*todo["runs@one"], "runs@one", *todo["runs@two"], "runs@two"]
 
 
 def test_a_process_sees_one_of_the_gpus_that_were_given():

@@ -15,7 +15,6 @@ import contextlib
 import functools
 import io
 import json
-import math
 import multiprocessing
 import os
 import subprocess
@@ -122,30 +121,25 @@ def run(params: Params, jobs: int, gpus: int, seconds: float) -> bool:
 def whole_stages(
     pool, jobs: int, until: float, work: Callable, collect: Callable, todo: Mapping[str, Sequence[units.Unit]]
 ) -> Iterator[tuple[Any, Any]]:
-    """(unit, what ``work`` returns of it: an error or nothing), then (stage, what ``collect`` returns of it). Where the
-    time is up before all began, stages of which every unit is done are collected still: seconds; then TimeUp."""
-    done, left = Counter(), None
-    try:
-        for unit, error in through(pool, jobs, until, work, [unit for units in todo.values() for unit in units]):
-            done[unit.stage] += not error
-            yield unit, error
-    except TimeUp as late:
-        left = late
-    whole = [stage for stage, its in todo.items() if left is None or done[stage] == len(its)]
-    yield from through(pool, jobs, math.inf if left else until, collect, whole)
-    if left:
-        raise left
-
-
-def through(pool, jobs: int, until: float, work: Callable, todo: Sequence) -> Iterator[tuple[Any, Any]]:
-    """(one, what `work` returns of it) as they end, ``jobs`` side by side. Raises TimeUp where not all were begun."""
-    left, going = list(todo), {}
-    while going or (left and time.monotonic() < until):
-        while left and len(going) < jobs and time.monotonic() < until:
-            one = left.pop(0)
-            going[pool.submit(work, one)] = one
+    """(unit, what ``work`` returns of it: an error or nothing) and (stage, what ``collect`` returns of it) as they end,
+    ``jobs`` side by side. A stage is collected as soon as all its units are done, before further units: whoever ends
+    this loses no stage that was whole. Raises TimeUp where the time was up before all began."""
+    left, done, going = [unit for of_stage in todo.values() for unit in of_stage], Counter(), {}
+    whole = [stage for stage, of_stage in todo.items() if not of_stage]
+    while whole or going or (left and time.monotonic() < until):
+        while len(going) < jobs and (whole or (left and time.monotonic() < until)):
+            if whole:
+                stage = whole.pop(0)
+                going[pool.submit(collect, stage)] = stage
+            else:
+                unit = left.pop(0)
+                going[pool.submit(work, unit)] = unit
         for future in wait(going, return_when=FIRST_COMPLETED).done:
-            yield going.pop(future), future.result()
+            one, error = going.pop(future), future.result()
+            yield one, error
+            if isinstance(one, units.Unit):
+                done[one.stage] += not error
+                whole += [one.stage] * (done[one.stage] == len(todo[one.stage]))
     if left:
         raise TimeUp(len(left))
 
