@@ -51,6 +51,12 @@ def clear(weights: list) -> None:
         weight.grad = None
 
 
+def gradients(weights: list, *given) -> None:
+    """``backward`` into gradients that were not there."""
+    clear(weights)
+    backward(*given)
+
+
 def step(optimizer, weights: list) -> None:
     """The clip and AdamW, without reading the norm back."""
     import torch
@@ -66,17 +72,20 @@ def adamw(weights: list):
 
 
 def update(stage: Stage) -> None:
-    """Forward and backward of a minibatch at fixed shapes, eager and compiled; the optimiser's step by itself."""
+    """Forward and backward of a minibatch at fixed shapes: as written (eager), recorded in a graph as runs record them,
+    compiled and recorded; the optimiser's step by itself."""
     import torch
 
     from rlnlp import rollout
     from rlnlp.engine import Engine
     from rlnlp.learners import ppo
     from rlnlp.models import ValueModel
+    from rlnlp.recorded import WARM, Step
 
     P, T, scale = stage.scale.prompt, stage.scale.new, stage.scale
     first, most = next(iter(scale.shapes)), stage.precisions[-1]
-    plan = [(first, n, most, "compiled") for n in scale.minibatches[::2]]
+    plan = [(first, n, most, "recorded") for n in scale.minibatches]
+    plan += [(first, n, most, "compiled") for n in scale.minibatches[::2]]
     plan += [(name, n, p, "eager") for p in by_worth(stage) for name in scale.shapes for n in scale.minibatches]
     held: dict[str, tuple] = {}
     for name, episodes, precision, variant in plan:
@@ -103,5 +112,10 @@ def update(stage: Stage) -> None:
             sampling = rollout.sampling_from(policy, T)
             batch = fixed_batch(shape, episodes, P, T, stage.device)
             given = state, batch, sampling, ppo.Config(), precision, loss_of
-            row |= timed(backward, stage, *given, prepare=functools.partial(clear, weights))
+            work = functools.partial(gradients, weights, *given)
+            if variant != "eager":
+                work = Step(work, batch["ids"].device)
+                for _ in range(WARM + 1):  # the last of them records
+                    work()
+            row |= timed(work, stage)
         clear(weights)
