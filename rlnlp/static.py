@@ -20,7 +20,7 @@ from rlnlp.types import Prompts
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedModel
 
-ALIGNED = 8  # numbers: where rows of an attention mask begin, attention on cuda reads them where they are
+ALIGNED = 8  # rows of a mask begin at multiples of so many numbers; else attention on cuda copies it in every layer
 
 
 class StaticDecoder:
@@ -86,7 +86,8 @@ def attention_mask(seen: Tensor, precision: str) -> Tensor:
 
 
 def static_cache(model: PreTrainedModel, slots: int, slot: Tensor) -> Cache:
-    """The library's static cache, of which every layer writes at ``slot`` [1] instead of counting for itself."""
+    """The library's static cache, of which every layer writes at ``slot`` [1] instead of counting for itself, and a
+    whole prompt from slot 0. Its own count stays 0."""
     from transformers import StaticCache
 
     def write(layer, keys: Tensor, values: Tensor, *rest, **more) -> tuple[Tensor, Tensor]:
@@ -94,7 +95,7 @@ def static_cache(model: PreTrainedModel, slots: int, slot: Tensor) -> Cache:
             layer.lazy_initialization(keys, values)
         for memory, new in ((layer.keys, keys), (layer.values, values)):
             if new.shape[2] == 1:
-                memory.index_copy_(2, slot, new)
+                memory.index_copy_(2, slot, new.to(memory.dtype))  # rotary keys are fp32 where values are bf16
             else:  # a whole prompt
                 memory.narrow(2, 0, new.shape[2]).copy_(new)
         return layer.keys, layer.values

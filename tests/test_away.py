@@ -212,6 +212,9 @@ def test_a_deadline_begins_nothing_more_and_waits_for_what_runs(monkeypatch):
             patch.setattr(away.time, "monotonic", lambda: next(asked))  # asked before each one, and once more
             list(away.whole_stages(pool, 2, 3, work, nothing, todo))
         assert sorted(done) == [1, 2]
+        with pytest.raises(away.TimeUp, match="1"):  # data: nothing of it has begun, and nothing does
+            list(away.whole_stages(pool, 2, time.monotonic() - 1, work, begun.append, {"data@1": []}))
+        assert "data@1" not in begun
         every = list(away.whole_stages(pool, 2, float("inf"), lambda unit: "", nothing, {"data@1": [], **todo}))
     assert {one for one, _ in every} == {"data@1", *todo["runs@one"], "runs@one"} and every[-1] == ("runs@one", "")
 
@@ -233,8 +236,7 @@ def test_stages_that_are_whole_when_the_time_is_up_are_written(error, written, m
     assert [one for one in found if isinstance(one[0], str)] == written
 
 
-def test_a_stage_is_written_before_units_of_the_next_begin():
-    """Whoever ends the command meanwhile finds it."""
+def test_a_stage_is_written_before_further_units_begin():
     todo, happened = {stage: of(stage, 1, 2) for stage in ("runs@one", "runs@two")}, []
 
     def note(one) -> str:

@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from rlnlp import models, rollout, samplers
 from rlnlp.precision import numerics, refresh, rounded
 from rlnlp.recorded import Step
-from rlnlp.static import StaticDecoder
+from rlnlp.static import ALIGNED, StaticDecoder, attention_mask
 from rlnlp.static_rollout import BLOCK, StaticSampler, Truncation, draw, nucleus, sample_static
 from rlnlp.types import Allowed, NotFinite, Prompts, Sampling
 from tests.tiny import EOS, PAD, gpt2, prompts, t5
@@ -102,15 +102,19 @@ def test_a_kept_sampler_begins_again_with_other_prompts_and_other_weights(policy
     assert len(kept) == 2
 
 
-def test_a_model_with_rotary_positions_and_grouped_heads():
+def rotary() -> LlamaForCausalLM:
+    """A model with rotary positions and grouped heads."""
     torch.manual_seed(3)
     config = LlamaConfig(
         vocab_size=V, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, max_position_embeddings=64, bos_token_id=EOS, eos_token_id=EOS, pad_token_id=PAD,
         initializer_range=0.3,
     )  # fmt: skip
-    policy = LlamaForCausalLM(config).eval()
-    check_equal(*both(policy, None, "plain"))
+    return LlamaForCausalLM(config).eval()
+
+
+def test_a_model_with_rotary_positions_and_grouped_heads():
+    check_equal(*both(rotary(), None, "plain"))
 
 
 def test_sampling_stops_soon_after_the_last_row_has_ended(policy):
@@ -197,11 +201,34 @@ def test_every_tensor_of_a_step_is_made_on_the_models_device(policy, older, name
 
 
 @torch.no_grad()
-def test_a_decoder_gives_the_readable_decoders_logits(policy):
+@pytest.mark.parametrize("one_token", [False, True])
+def test_a_decoder_gives_the_readable_decoders_logits(policy, one_token):
     batch, tokens = prompts(8, vocabulary=V), torch.randint(2, V, (4, 8), generator=generator())
+    if one_token:
+        batch = dataclasses.replace(batch, ids=batch.ids[:, -1:], mask=batch.mask[:, -1:])
     readable, static = models.Decoder(policy, batch), StaticDecoder(policy, batch, 5)
     for token in tokens:
         torch.testing.assert_close(static.logits(), readable.logits(), atol=1e-5, rtol=0)
+        for decoder in (readable, static):
+            decoder.append(token)
+
+
+@pytest.mark.parametrize(
+    ("precision", "kind"), [("fp32", torch.float32), ("tf32", torch.float32), ("bf16", torch.bfloat16)]
+)
+def test_a_mask_is_of_the_products_kind_and_its_rows_are_aligned(precision, kind):
+    seen = torch.rand(3, 1, 5, 11) < 0.5
+    mask = attention_mask(seen, precision)
+    assert mask.dtype == kind and torch.equal(mask == 0, seen) and torch.equal(mask == -torch.inf, ~seen)
+    assert mask.shape == seen.shape and all(step % ALIGNED == 0 for step in mask.stride()[:-1])
+
+
+@torch.no_grad()
+def test_rotary_keys_in_fp32_and_values_in_bf16_share_a_cache():
+    model, batch = rotary(), prompts(4, vocabulary=V)
+    readable, static = models.Decoder(model, batch), StaticDecoder(model, batch, 3, "bf16")
+    for token in torch.randint(2, V, (3, 4), generator=generator()):
+        torch.testing.assert_close(static.logits(), readable.logits(), atol=0.3, rtol=0)
         for decoder in (readable, static):
             decoder.append(token)
 

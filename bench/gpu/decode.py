@@ -8,7 +8,7 @@ from bench.gpu.scale import RULES, model_of, prompts_of, rules_of
 from bench.gpu.stage import Stage, by_worth, compiler, timed
 from workbook.stages.roofline import step_bytes
 
-EAGER = 3  # repeats of what waits for Python and takes as long as ten others
+EAGER = 3  # repeats of the eager twin, of which a step takes as long as ten recorded ones
 
 
 def decode(stage: Stage) -> None:

@@ -12,6 +12,11 @@ from bench.gpu.work import STAGES, WORK
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORT = ROOT / "reports" / "bench" / "gpu.md"
+QUICK = (
+    "recorded",
+    "compiled",
+    "compiled, recorded",
+)  # updates that do not wait for every launch; "compiled": of older files
 
 
 def summary(found: dict[str, dict]) -> dict | None:
@@ -53,6 +58,7 @@ def targets(found: dict[str, dict], rate: dict[str, float]) -> list[dict]:
     pick = functools.partial(best_of, rows)
     first = next(iter(REAL.shapes))
     graph = {"name": "graph", "shape": first, "precision": "bf16", "rule": "plain"}
+    large = {"precision": "bf16", "least": {"tokens": 3500}}
     paper = {what: pick("iteration", "fixed_s", min, name=what) for what in ("PPO, paper", "NLPO, paper")}
     slow = pick("decode", "median_ms", min, name="readable", B=64)
     fast = pick("decode", "median_ms", min, name="graph", shape=first, B=64, rule="plain")
@@ -61,8 +67,8 @@ def targets(found: dict[str, dict], rate: dict[str, float]) -> list[dict]:
          pick("decode", "share", max, **graph, least={"B": 256})),
         ("the same at 64", 0.35, 1, pick("decode", "share", max, **graph, B=64)),
         ("decode at 64, times the readable path, which is in fp32", 10, 1, slow / fast if slow and fast else None),
-        ("update, bf16, compiled, from 3,500 tokens: share of the GEMM rate", 0.4, 1,
-         pick("update", "share", max, name="compiled", precision="bf16", least={"tokens": 3500})),
+        ("update, bf16, compiled or recorded or both, from 3,500 tokens: share of the GEMM rate", 0.4, 1,
+         max(filter(None, (pick("update", "share", max, name=name, **large) for name in QUICK)), default=None)),
         ("an iteration of PPO at the paper's settings, fixed shapes, s", 0.5, -1, paper["PPO, paper"]),
         ("the same of NLPO", 0.55, -1, paper["NLPO, paper"]),
         ("5,000 prompts evaluated, one decoding, s", 5, -1, pick("evaluate", "total_s", min)),

@@ -85,13 +85,13 @@ def update(stage: Stage) -> None:
     P, T, scale = stage.scale.prompt, stage.scale.new, stage.scale
     first, most = next(iter(scale.shapes)), stage.precisions[-1]
     plan = [(first, n, most, "recorded") for n in scale.minibatches]
-    plan += [(first, n, most, "compiled") for n in scale.minibatches[::2]]
+    plan += [(first, n, most, "compiled, recorded") for n in scale.minibatches[::2]]
     plan += [(name, n, p, "eager") for p in by_worth(stage) for name in scale.shapes for n in scale.minibatches]
     held: dict[str, tuple] = {}
     for name, episodes, precision, variant in plan:
         shape = scale.shapes[name]
         needed = (scale.warm + scale.repeats) * update_flops(shape, episodes, P, T) / SLOW[precision]
-        if not stage.time_for(40 if variant == "compiled" else 3 + needed, f"{variant} {name} {episodes} {precision}"):
+        if not stage.time_for(40 if "compiled" in variant else 3 + needed, f"{variant} {name} {episodes} {precision}"):
             continue
         if name not in held:
             held.clear()
@@ -107,7 +107,7 @@ def update(stage: Stage) -> None:
         policy, value, weights = held[name]
         facts = {"shape": name, "episodes": episodes, "precision": precision, "tokens": episodes * (P + T - 1)}
         with stage.row(variant, **facts, flops=update_flops(shape, episodes, P, T)) as row:
-            loss_of = torch.compile(fixed_loss, **compiler(stage)) if variant == "compiled" else fixed_loss
+            loss_of = torch.compile(fixed_loss, **compiler(stage)) if "compiled" in variant else fixed_loss
             state = types.SimpleNamespace(policy=policy, value=value, engine=Engine(precision))
             sampling = rollout.sampling_from(policy, T)
             batch = fixed_batch(shape, episodes, P, T, stage.device)
@@ -118,4 +118,5 @@ def update(stage: Stage) -> None:
                 for _ in range(WARM + 1):  # the last of them records
                     work()
             row |= timed(work, stage)
+            del work  # a recorded step, and its memory
         clear(weights)

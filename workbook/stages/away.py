@@ -122,18 +122,15 @@ def whole_stages(
     pool, jobs: int, until: float, work: Callable, collect: Callable, todo: Mapping[str, Sequence[units.Unit]]
 ) -> Iterator[tuple[Any, Any]]:
     """(unit, what ``work`` returns of it: an error or nothing) and (stage, what ``collect`` returns of it) as they end,
-    ``jobs`` side by side. A stage is collected as soon as all its units are done, before further units: whoever ends
-    this loses no stage that was whole. Raises TimeUp where the time was up before all began."""
-    left, done, going = [unit for of_stage in todo.values() for unit in of_stage], Counter(), {}
-    whole = [stage for stage, of_stage in todo.items() if not of_stage]
+    ``jobs`` side by side. A stage is collected as soon as all its units are done, before further units begin and also
+    when the time is up; one with a unit that failed is left to the next command. Raises TimeUp where the time was up
+    before all began."""
+    left = [one for stage, of_stage in todo.items() for one in of_stage or [stage]]  # some stages have no units
+    whole, done, going = [], Counter(), {}
     while whole or going or (left and time.monotonic() < until):
         while len(going) < jobs and (whole or (left and time.monotonic() < until)):
-            if whole:
-                stage = whole.pop(0)
-                going[pool.submit(collect, stage)] = stage
-            else:
-                unit = left.pop(0)
-                going[pool.submit(work, unit)] = unit
+            one = (whole or left).pop(0)
+            going[pool.submit(work if isinstance(one, units.Unit) else collect, one)] = one
         for future in wait(going, return_when=FIRST_COMPLETED).done:
             one, error = going.pop(future), future.result()
             yield one, error
