@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 
@@ -153,6 +154,7 @@ def test_without_rows_there_is_one_message_that_names_all_that_is_missing(at_han
     said = str(caught.value)
     assert said.startswith("real rows: 3 of 3 data sets were not found") and "RLNLP_MIRROR" in said
     assert "multi30k: datasets/bentrevett/multi30k or datasets/multi30k" in said and len(said.splitlines()) == 4
+    monkeypatch.setattr(grue_pipeline, "GIVEN", "nothing.json")  # as if no rows were committed
     assert grue_pipeline.main(["--profile", "real"]) == 1
     told = capsys.readouterr().err
     assert told.startswith("error: real rows: 9 of 9 data sets") and "Traceback" not in told
@@ -304,6 +306,37 @@ def test_the_paper_profiles_budgets_are_the_published_ones(name):
         assert found.learning_rate == printed["learning_rate"] and found.schedule in printed["schedule"]
         assert found.weight_decay == printed.get("weight_decay", 0.0)
     assert ours.decode(task) == task.decode
+
+
+def test_draws_whose_rows_are_there_need_no_data(at_hand, tmp_path, monkeypatch):
+    """Whoever has no mirror makes the report of the committed rows; for rows that are missing data are asked for."""
+    ours = small("real").replace(seeds=(1, 2))
+    for seed in ours.seeds:
+        (tmp_path / "draws" / str(seed)).mkdir(parents=True)
+        for name in ours.tasks:
+            (tmp_path / "draws" / str(seed) / f"{name}.csv").write_text("task\n")
+    with_data = grue_pipeline.identities(ours, tmp_path)
+    assert [*with_data] == [*ours.tasks] and all(len(one["data"]) == 64 for one in with_data.values())
+    monkeypatch.setenv("RLNLP_MIRROR", str(tmp_path))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert grue_pipeline.identities(ours, tmp_path) == with_data
+    first, *_, last = ours.tasks
+    (tmp_path / f"draws/2/{last}.csv").unlink()
+    with pytest.raises(DataError, match="1 of 1 data sets") as caught:
+        grue_pipeline.identities(ours, tmp_path)
+    assert f"{last}: datasets/" in str(caught.value) and first not in str(caught.value)
+
+
+def test_what_the_committed_rows_are_of_is_committed():
+    ours = grue.load(ROOT / "grue" / "real" / "params.yaml")
+    known = json.loads((ROOT / "grue" / "real" / grue_pipeline.GIVEN).read_text())
+    lock = yaml.safe_load((ROOT / "grue" / "real" / "dvc.lock").read_text())["stages"]
+    assert {*known} == {*ours.tasks}
+    for name, told in known.items():
+        text = json.dumps(told, indent=1) + "\n"
+        for seed in ours.seeds:
+            (read,) = [one for one in lock[f"draws@{seed}-{name}"]["deps"] if one["path"] == f"build/given/{name}.json"]
+            assert read["md5"] == hashlib.md5(text.encode()).hexdigest()
 
 
 # ----------------------------------------------------------------------------------------------------------- the plan

@@ -42,6 +42,7 @@ RAW = [
     "workbook.grue.world.raw:mix",
     "workbook.grue.words:words",
 ]
+GIVEN = "given.json"  # in the folder of a profile of real rows, and in git: task -> what its committed rows are of
 PROFILES = {"mini": "grue", "real": "grue/real", "paper": "grue/paper"}  # the first: generated rows
 EXPECTED = {
     "raw@": 120,
@@ -216,24 +217,52 @@ def smoke() -> None:
 
 def of_draws(profile: str, jobs: int) -> bool:
     """Run a profile of real rows; whether all went well. Raises: DataError where rows or models are not found."""
-    from workbook.grue import real, settings, tasks
+    from workbook.grue import settings
     from workbook.stages.reproduce import reproduce
-    from workbook.texts import hub
 
     folder, scratch = ROOT / PROFILES[profile], ROOT / ".scratch" / f"grue_{profile}"
     ours = settings.load(folder / "params.yaml")
-    real.check(ours)
-    for name in ours.tasks:  # what is given, as what a stage reads: DVC knows no environment variables
-        task = tasks.task(name)
-        named = ours.bring.named(task.causal)
-        model = str(hub.find("models", named)) if named else ""
-        content = {"model": folder_hash(model) if Path(model).is_dir() else model} if model else {}
-        atomic_json(folder / "build" / "given" / f"{name}.json", real.identity(task) | content)
+    for name, content in identities(ours, folder).items():  # as what a stage reads: DVC knows no environment variables
+        atomic_json(folder / "build" / "given" / f"{name}.json", content)
     draws = [f"draws@{seed}-{name}" for seed in ours.seeds for name in ours.tasks]  # one draw after the other
     if ours.bring == settings.Bring():  # of models that are brought nothing was measured
         kinds = ["small" if name in ours.meaningless else "draws@" for _ in ours.seeds for name in ours.tasks]
         expect(scratch, {"report": "report", **dict(zip(draws, kinds))})
     return reproduce(folder, scratch, jobs, ours=False, order=draws)
+
+
+def identities(ours, folder: Path) -> dict[str, dict[str, str]]:
+    """Task -> what its draws are of: the content of its data set, and of a model that is brought.
+
+    A data set that is not here stands for the one that the committed rows are of, where all of them are there: whoever
+    has no mirror makes the report of those. Raises: DataError where rows or models are not found.
+    """
+    from workbook.grue import real, tasks
+    from workbook.texts import hub
+
+    def here(name: str) -> bool:
+        try:
+            return isinstance(real.place(tasks.task(name)), Path)
+        except real.DataError:  # the hub is not asked
+            return False
+
+    def made(name: str) -> bool:
+        return all((folder / "draws" / str(seed) / f"{name}.csv").is_file() for seed in ours.seeds)
+
+    known = read_json(folder / GIVEN) or {}
+    found = {name: known[name] for name in ours.tasks if name in known and made(name) and not here(name)}
+    asked = [name for name in ours.tasks if name not in found]
+    if asked:
+        real.check(ours.replace(tasks=tuple(asked)))
+    for name in asked:
+        task = tasks.task(name)
+        named = ours.bring.named(task.causal)
+        model = str(hub.find("models", named)) if named else ""
+        content = {"model": folder_hash(model) if Path(model).is_dir() else model} if model else {}
+        found[name] = real.identity(task) | content
+    if (told := known | {name: found[name] for name in asked if here(name)}) != known:
+        atomic_json(folder / GIVEN, told)
+    return {name: found[name] for name in ours.tasks}
 
 
 def expect(scratch: Path, kinds: Mapping[str, str]) -> None:
