@@ -147,10 +147,10 @@ def test_where_the_hub_hides_the_tests_references_validation_is_the_test_and_tra
 
 def test_without_rows_there_is_one_message_that_names_all_that_is_missing(at_hand, tmp_path, monkeypatch, capsys):
     ours = small("real")
-    real.check(ours)
+    real.check(ours.tasks)
     monkeypatch.setenv("RLNLP_MIRROR", str(tmp_path))
     with pytest.raises(DataError) as caught:
-        real.check(ours)
+        real.check(ours.tasks)
     said = str(caught.value)
     assert said.startswith("real rows: 3 of 3 data sets were not found") and "RLNLP_MIRROR" in said
     assert "multi30k: datasets/bentrevett/multi30k or datasets/multi30k" in said and len(said.splitlines()) == 4

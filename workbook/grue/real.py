@@ -8,6 +8,7 @@ test. So an interval over draws is of what training varies (order, first weights
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -80,17 +81,17 @@ def about(ours: Grue, task: Task) -> dict[str, str]:
     return {"data": data, "split": part if size == whole else f"{part}, the first {size} of {whole}"}
 
 
-def check(ours: Grue) -> None:
-    """Raises: DataError, one for all tasks, where rows are not found."""
+def check(names: Sequence[str]) -> None:
+    """Raises: DataError, one for all these tasks, where rows are not found."""
     missing = []
-    for task in map(tasks.task, ours.tasks):
+    for task in map(tasks.task, names):
         try:
             place(task)
         except DataError:
             missing.append(f"  {task.name}: datasets/{' or datasets/'.join(places(task))}")
     if missing:
         raise DataError(
-            f"real rows: {len(missing)} of {len(ours.tasks)} data sets were not found in a mirror, and the hub is not "
+            f"real rows: {len(missing)} of {len(names)} data sets were not found in a mirror, and the hub is not "
             "asked (HF_HUB_OFFLINE). Set RLNLP_MIRROR to a folder that holds them:\n" + "\n".join(missing)
         )
 

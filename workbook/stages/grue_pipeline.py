@@ -252,8 +252,7 @@ def identities(ours, folder: Path) -> dict[str, dict[str, str]]:
     known = read_json(folder / GIVEN) or {}
     found = {name: known[name] for name in ours.tasks if name in known and made(name) and not here(name)}
     asked = [name for name in ours.tasks if name not in found]
-    if asked:
-        real.check(ours.replace(tasks=tuple(asked)))
+    real.check(asked)
     for name in asked:
         task = tasks.task(name)
         named = ours.bring.named(task.causal)
