@@ -283,9 +283,10 @@ def test_what_the_page_of_findings_says_of_real_rows_is_in_their_draws():
 
     bleu = {policy: said("multi30k", policy, "metric/sacrebleu", 1) for policy in ("supervised", "sup_ppo", "sup_nlpo")}
     for wanted in (
-        f"names the act right in {said('daily_dialog', 'sup_ppo', 'metric/intent', 3)} of 1,000 turns",
+        f"reads the right act in {said('daily_dialog', 'sup_ppo', 'metric/intent', 3)} of 1,000 turns",
         f"paid {said('common_gen', 'zero_shot', 'reward', 3)} of METEOR",
         f"supervision {said('common_gen', 'supervised', 'reward', 3)}",
+        f"{said('daily_dialog', 'sup_ppo', 'reward', 3)} against",
         f"({said('common_gen', 'nlpo', 'reward', 3)})",
         f"{bleu['supervised']} BLEU",
         f"PPO {bleu['sup_ppo']}, NLPO {bleu['sup_nlpo']}",
@@ -293,6 +294,8 @@ def test_what_the_page_of_findings_says_of_real_rows_is_in_their_draws():
         assert wanted in told, wanted
     for task, answer, metric, digits in (
         ("daily_dialog", "always inform", "metric/intent", 3),
+        ("daily_dialog", "always inform", "reward", 3),
+        ("daily_dialog", "a full stop", "reward", 3),
         ("common_gen", "a X the Y in the X", "reward", 3),
         ("common_gen", "another human's reference", "reward", 3),
         ("multi30k", "source", "metric/sacrebleu", 1),
