@@ -16,7 +16,7 @@ from workbook.grue import gather, real, report, run, tasks
 from workbook.grue import settings as grue
 from workbook.grue.arms import arm
 from workbook.grue.raw import new_t5, t5_tokenizer
-from workbook.stages import grue_pipeline, grue_plan
+from workbook.stages import grue_pipeline, grue_plan, outside
 from workbook.texts.hub import DataError
 
 PEOPLE = "owl cat frog mole hare crow stoat wren".split()
@@ -325,6 +325,17 @@ def test_draws_whose_rows_are_there_need_no_data(at_hand, tmp_path, monkeypatch)
     with pytest.raises(DataError, match="1 of 1 data sets") as caught:
         grue_pipeline.identities(ours, tmp_path)
     assert f"{last}: datasets/" in str(caught.value) and first not in str(caught.value)
+
+
+def test_a_hub_that_cannot_be_asked_is_said_before_anything_begins(tmp_path, monkeypatch):
+    def away(kind, name):
+        raise OSError(f"no way to {kind}/{name}")
+
+    monkeypatch.delenv("RLNLP_MIRROR", raising=False)
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    monkeypatch.setattr(outside, "ask_the_hub", away)
+    with pytest.raises(DataError, match="real rows of multi30k: not in a mirror, and the hub: no way to"):
+        grue_pipeline.identities(small("real"), tmp_path)
 
 
 def test_what_the_committed_rows_are_of_is_committed():

@@ -238,6 +238,7 @@ def identities(ours, folder: Path) -> dict[str, dict[str, str]]:
     has no mirror makes the report of those. Raises: DataError where rows or models are not found.
     """
     from workbook.grue import real, tasks
+    from workbook.stages import outside
     from workbook.texts import hub
 
     def here(name: str) -> bool:
@@ -253,6 +254,15 @@ def identities(ours, folder: Path) -> dict[str, dict[str, str]]:
     found = {name: known[name] for name in ours.tasks if name in known and made(name) and not here(name)}
     asked = [name for name in ours.tasks if name not in found]
     real.check(asked)
+    for name in (name for name in asked if not here(name)):
+        try:
+            outside.ask_the_hub("datasets", tasks.task(name).hub)
+        except Exception as error:  # noqa: BLE001 (its client raises what it likes)
+            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise real.DataError(
+                f"real rows of {name}: not in a mirror, and the hub: {said}. Set RLNLP_MIRROR to a folder that holds "
+                f"datasets/{tasks.task(name).hub}"
+            ) from None
     for name in asked:
         task = tasks.task(name)
         named = ours.bring.named(task.causal)

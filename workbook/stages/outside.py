@@ -56,7 +56,7 @@ def look(params: Params, kind: str, name: str, use: str) -> Found:
         return Found(kind, name, use, "", str(error).partition("\n")[2] or str(error))
     try:
         if not isinstance(place, Path):
-            _ask_the_hub(kind, name)
+            ask_the_hub(kind, name)
         if kind == "models":
             config_of(place)
     except Exception as error:  # noqa: BLE001 (the hub, its network and the file formats raise what they like)
@@ -77,7 +77,7 @@ def check(params: Params) -> None:
         raise ConfigError(f"{params.path}: " + "\n".join(said))
 
 
-def _ask_the_hub(kind: str, name: str) -> None:
+def ask_the_hub(kind: str, name: str) -> None:
     """Returns if the hub has it, or had it and a run would find the copy; raises what the hub's client raises."""
     from huggingface_hub import HfApi, try_to_load_from_cache
 
