@@ -141,7 +141,7 @@ def there(world) -> Path:
     assert base_model.main(["train", str(folder / "base_model.yaml")]) == 0
     done = command(folder, "run", "gpu", "--jobs", "1")
     assert done.returncode == 0, done.stdout + done.stderr
-    told = [line for line in done.stdout.splitlines() if line.startswith("runs@") and line.endswith("done")]
+    told = [line for line in done.stdout.splitlines() if line.startswith("runs@") and ": done  (" in line]
     assert [line.split("@")[1].split(",")[0] for line in told] == [name for name in sorted(RUNS) for _ in (1, 2)]
     away.pack(checks.load(folder / "params.yaml"), folder.parents[1] / "packed")
     return folder

@@ -37,6 +37,7 @@ from workbook.stages.command import status
 from workbook.stages.outside import planned
 from workbook.stages.pipeline import RUNS, key, kind
 from workbook.stages.processes import environment, machine
+from workbook.stages.progress import clock
 from workbook.store.files import atomic_json, file_hash, read_json
 from workbook.store.fingerprint import libraries
 from workbook.store.locks import writer_lock
@@ -103,12 +104,15 @@ def run(params: Params, jobs: int, gpus: int, seconds: float) -> bool:
             for part in stages(params):
                 todo = {stage: units.of_stage(stage, params.folder) for stage in part}
                 both = unit_of, functools.partial(collect, str(params.folder))
-                for unit, error in whole_stages(pool, jobs, until, *both, todo):
+                ends, began, of = 0, time.monotonic(), sum(map(len, todo.values()))
+                for one, error in whole_stages(pool, jobs, until, *both, todo):
                     failed += bool(error)
-                    if isinstance(unit, str):
-                        print(f"{unit}: {error or 'written'}", flush=True)
+                    if isinstance(one, str):
+                        print(f"{one}: {error or 'written'}", flush=True)
                         continue
-                    print(f"{unit.stage}, draw {unit.draw}: {error or 'done'}", flush=True)
+                    ends, so_far = ends + 1, time.monotonic() - began
+                    left = f"{ends} of {of}, {clock(so_far)} so far, about {clock(so_far / ends * (of - ends))} left"
+                    print(f"{one.stage}, draw {one.draw}: {error or 'done'}  ({left})", flush=True)
         except TimeUp as left:
             print(f"the time is up; {left} of this part are left, the same command goes on", flush=True)
             return False
