@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 WORDS = ("fp32", "tf32", "bf16")
+EVEN = 8  # columns: a product with an odd number of them (GPT-2 has 50,257 tokens) has slow kernels on cuda in bf16
 
 
 @contextmanager
@@ -73,12 +74,17 @@ def one_kernel(model: PreTrainedModel) -> PreTrainedModel:
 
 
 def rounded(model: PreTrainedModel) -> PreTrainedModel:
-    """A frozen copy whose matrices are bf16 for good: what autocast would round at every step. Embeddings stay fp32."""
+    """A frozen copy whose matrices are bf16 for good: what autocast would round at every step. Embeddings stay fp32.
+    The head has rows of zeros more, up to a multiple of ``EVEN``, unless its vocabulary is limited: whoever reads its
+    logits leaves those out."""
     frozen = copy.deepcopy(model).requires_grad_(False).eval()
+    last = frozen.get_output_embeddings()
     for module in frozen.modules():
         weight = module._parameters.get("weight")
         if weight is not None and weight.dim() == 2 and not isinstance(module, nn.Embedding):
             for name, own in list(module.named_parameters(recurse=False)):
+                added = -len(own) % EVEN if module is last and not module._buffers else 0
+                own = torch.cat([own, own.new_zeros(added, *own.shape[1:])])
                 setattr(module, name, nn.Parameter(own.to(torch.bfloat16), requires_grad=False))
     return frozen
 
@@ -88,4 +94,4 @@ def refresh(frozen: nn.Module, model: nn.Module) -> None:
     """Round the weights of ``model``, as they are now, into its ``rounded`` copy, in place."""
     ours = dict(frozen.named_parameters(remove_duplicate=False))
     for name, weight in model.named_parameters(remove_duplicate=False):
-        ours[name].copy_(weight)
+        ours[name][: len(weight)].copy_(weight)

@@ -34,7 +34,7 @@ class StaticDecoder:
             kind = "an encoder-decoder" if model.config.is_encoder_decoder else model.config._attn_implementation
             raise ValueError(f"static decoding: expected a causal model with sdpa attention, got {kind}")
         self.shape, device = tuple(prompts.ids.shape), prompts.ids.device
-        B, P = self.shape
+        (B, P), self.tokens = self.shape, len(model.get_output_embeddings().weight)
         self.source, self.model = model, rounded(model) if precision == "bf16" else model
         self.slot = torch.zeros(1, dtype=torch.long, device=device)  # of the token fed last
         self.cache, self.precision = static_cache(model, P + new_tokens, self.slot), precision
@@ -75,7 +75,8 @@ class StaticDecoder:
     def _run(self, ids: Tensor, mask: Tensor, position: Tensor) -> Tensor:
         given = {"input_ids": ids, "attention_mask": mask, "position_ids": position, "past_key_values": self.cache}
         with numerics(self.precision, ids.device):
-            return head(self.model, self.model.base_model(**given, use_cache=True).last_hidden_state[:, -1]).float()
+            last = self.model.base_model(**given, use_cache=True).last_hidden_state[:, -1]
+            return head(self.model, last)[:, : self.tokens].float()
 
 
 def attention_mask(seen: Tensor, precision: str) -> Tensor:

@@ -11,11 +11,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from rlnlp import models, rollout, samplers
-from rlnlp.precision import numerics, refresh, rounded
+from rlnlp.precision import EVEN, numerics, refresh, rounded
 from rlnlp.recorded import Step
 from rlnlp.static import ALIGNED, StaticDecoder, attention_mask
 from rlnlp.static_rollout import BLOCK, StaticSampler, Truncation, draw, nucleus, sample_static
 from rlnlp.types import Allowed, NotFinite, Prompts, Sampling
+from rlnlp.vocabulary import limit_vocabulary
 from tests.tiny import EOS, PAD, gpt2, prompts, t5
 
 V, T = 601, 21  # more than two blocks of tokens, no multiple of one; more steps than two looks apart
@@ -233,6 +234,13 @@ def test_rotary_keys_in_fp32_and_values_in_bf16_share_a_cache():
             decoder.append(token)
 
 
+def test_a_limited_vocabulary_stays_limited_in_bf16(policy):
+    few = copy.deepcopy(policy)
+    limit_vocabulary(few, [EOS, 5, 7])
+    drawn = sample_static(few, prompts(8, vocabulary=V), rollout.sampling_from(few, T), generator(), precision="bf16")
+    assert {5} < set(drawn.responses[drawn.mask].tolist()) <= {EOS, 5, 7}
+
+
 @torch.no_grad()
 def test_weights_rounded_once_are_the_weights_autocast_rounds(policy):
     policy, batch = copy.deepcopy(policy), prompts(8, vocabulary=V)
@@ -248,6 +256,7 @@ def test_weights_rounded_once_are_the_weights_autocast_rounds(policy):
     kinds = {name: weight.dtype for name, weight in decoder.model.named_parameters(remove_duplicate=False)}
     assert kinds["transformer.wte.weight"] == kinds["transformer.ln_f.weight"] == torch.float32
     assert kinds["lm_head.weight"] == kinds["transformer.h.0.mlp.c_fc.weight"] == torch.bfloat16
+    assert V % EVEN and len(decoder.model.lm_head.weight) == V + -V % EVEN and decoder.logits().shape == (8, V)
     assert all(weight.dtype == torch.float32 for weight in policy.parameters())
 
 
