@@ -47,6 +47,8 @@ def cell(value) -> str:
         return ", ".join(f"{key} {cell(one)}" for key, one in value.items())
     if isinstance(value, bool):
         return "yes" if value else "**no**"
+    if isinstance(value, float) and abs(value) >= 1e4:  # no powers of ten on a page
+        return f"{value:,.0f}"
     return short(value)
 
 
