@@ -38,7 +38,7 @@ class StaticDecoder:
         self.source, self.model = model, rounded(model) if precision == "bf16" else model
         self.slot = torch.zeros(1, dtype=torch.long, device=device)  # of the token fed last
         self.cache, self.precision = static_cache(model, P + new_tokens, self.slot), precision
-        self.seen = attention_mask(torch.zeros(B, 1, 1, P + new_tokens, dtype=torch.bool, device=device), precision)
+        self.mask = attention_mask(torch.zeros(B, 1, 1, P + new_tokens, dtype=torch.bool, device=device), precision)
         self.position, self.token = (torch.zeros(B, 1, dtype=torch.long, device=device) for _ in range(2))
         self.start(prompts)
 
@@ -50,7 +50,7 @@ class StaticDecoder:
             refresh(self.model, self.source)
         self.cache.reset()
         prompt = prompts.mask.view(shape[0], 1, 1, -1)
-        self.seen.fill_(-torch.inf).narrow(3, 0, shape[1]).masked_fill_(prompt, 0)
+        self.mask.fill_(-torch.inf).narrow(3, 0, shape[1]).masked_fill_(prompt, 0)
         self.slot.fill_(shape[1] - 1)
         self.position.copy_(prompts.mask.sum(1, keepdim=True) - 1)
         self.prompts: Prompts | None = prompts
@@ -58,19 +58,19 @@ class StaticDecoder:
     def logits(self) -> Tensor:
         """Raw logits [B, V] of the next token: after ``start`` from the whole prompt, then from the token appended."""
         if self.prompts is None:
-            return self._run(self.token, self.seen, self.position)
+            return self._run(self.token, self.mask, self.position)
         prompts, self.prompts = self.prompts, None
-        (P, S), device = (prompts.ids.shape[1], self.seen.shape[3]), prompts.ids.device
+        (P, S), device = (prompts.ids.shape[1], self.mask.shape[3]), prompts.ids.device
         before = torch.ones(P, S, dtype=torch.bool, device=device).tril()
         itself = torch.eye(P, S, dtype=torch.bool, device=device)  # padding sees itself: no row of attention is empty
-        return self._run(prompts.ids, before & (self.seen == 0) | itself, positions(prompts.mask))
+        return self._run(prompts.ids, before & (self.mask == 0) | itself, positions(prompts.mask))
 
     def append(self, tokens: Tensor) -> None:
         """Feed the tokens [B] just chosen."""
         self.token.copy_(tokens.unsqueeze(1))
         self.slot += 1
         self.position += 1
-        self.seen.index_fill_(3, self.slot, 0)
+        self.mask.index_fill_(3, self.slot, 0)
 
     def _run(self, ids: Tensor, mask: Tensor, position: Tensor) -> Tensor:
         given = {"input_ids": ids, "attention_mask": mask, "position_ids": position, "past_key_values": self.cache}

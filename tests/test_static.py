@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from rlnlp import models, rollout, samplers
 from rlnlp.precision import EVEN, numerics, refresh, rounded
 from rlnlp.recorded import Step
-from rlnlp.static import ALIGNED, StaticDecoder, attention_mask
+from rlnlp.static import StaticDecoder, attention_mask
 from rlnlp.static_rollout import BLOCK, StaticSampler, Truncation, draw, nucleus, sample_static
 from rlnlp.types import Allowed, NotFinite, Prompts, Sampling
 from rlnlp.vocabulary import limit_vocabulary
@@ -221,7 +221,7 @@ def test_a_mask_is_of_the_products_kind_and_its_rows_are_aligned(precision, kind
     seen = torch.rand(3, 1, 5, 11) < 0.5
     mask = attention_mask(seen, precision)
     assert mask.dtype == kind and torch.equal(mask == 0, seen) and torch.equal(mask == -torch.inf, ~seen)
-    assert mask.shape == seen.shape and all(step % ALIGNED == 0 for step in mask.stride()[:-1])
+    assert mask.shape == seen.shape and all(step % 8 == 0 for step in mask.stride()[:-1])
 
 
 @torch.no_grad()

@@ -12,11 +12,7 @@ from bench.gpu.work import STAGES, WORK
 
 ROOT = Path(__file__).resolve().parents[2]
 REPORT = ROOT / "reports" / "bench" / "gpu.md"
-QUICK = (
-    "recorded",
-    "compiled",
-    "compiled, recorded",
-)  # updates that do not wait for every launch; "compiled": of older files
+QUICK = ("recorded", "compiled, recorded", "compiled")  # not launch by launch; the last one: of older files
 
 
 def summary(found: dict[str, dict]) -> dict | None:

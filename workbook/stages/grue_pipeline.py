@@ -258,11 +258,9 @@ def identities(ours, folder: Path) -> dict[str, dict[str, str]]:
         try:
             outside.ask_the_hub("datasets", tasks.task(name).hub)
         except Exception as error:  # noqa: BLE001 (its client raises what it likes)
-            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise real.DataError(
-                f"real rows of {name}: not in a mirror, and the hub: {said}. Set RLNLP_MIRROR to a folder that holds "
-                f"datasets/{tasks.task(name).hub}"
-            ) from None
+            said = f"real rows of {name}: not in a mirror, and the hub: {outside.first_line(error)}"
+            where = f"datasets/{tasks.task(name).hub}"
+            raise real.DataError(f"{said}. Set RLNLP_MIRROR to a folder that holds {where}") from None
     for name in asked:
         task = tasks.task(name)
         named = ours.bring.named(task.causal)

@@ -60,7 +60,7 @@ def look(params: Params, kind: str, name: str, use: str) -> Found:
         if kind == "models":
             config_of(place)
     except Exception as error:  # noqa: BLE001 (the hub, its network and the file formats raise what they like)
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        said = first_line(error)
         if isinstance(place, Path):
             return Found(kind, name, use, "", f"{place}: {said}")
         roots = [Path(root).expanduser() for root in (mirror, os.environ.get("RLNLP_MIRROR", "")) if root]
@@ -75,6 +75,11 @@ def check(params: Params) -> None:
     if missing:
         said = (f"{f.name} ({f.use}): expected in a mirror or on the hub\n{f.looked}" for f in missing)
         raise ConfigError(f"{params.path}: " + "\n".join(said))
+
+
+def first_line(error: Exception) -> str:
+    """What an error says first; its name where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def ask_the_hub(kind: str, name: str) -> None:
