@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import shutil
+import subprocess
+import sys
 
 import pytest
 import yaml
@@ -16,7 +19,7 @@ from workbook.grue import gather, real, report, run, tasks
 from workbook.grue import settings as grue
 from workbook.grue.arms import arm
 from workbook.grue.raw import new_t5, t5_tokenizer
-from workbook.stages import grue_pipeline, grue_plan, outside
+from workbook.stages import grue_given, grue_pipeline, grue_plan, outside, reproduce
 from workbook.texts.hub import DataError
 
 PEOPLE = "owl cat frog mole hare crow stoat wren".split()
@@ -154,7 +157,7 @@ def test_without_rows_there_is_one_message_that_names_all_that_is_missing(at_han
     said = str(caught.value)
     assert said.startswith("real rows: 3 of 3 data sets were not found") and "RLNLP_MIRROR" in said
     assert "multi30k: datasets/bentrevett/multi30k or datasets/multi30k" in said and len(said.splitlines()) == 4
-    monkeypatch.setattr(grue_pipeline, "GIVEN", "nothing.json")  # as if no rows were committed
+    monkeypatch.setattr(grue_given, "GIVEN", "nothing.json")  # as if no rows were committed
     assert grue_pipeline.main(["--profile", "real"]) == 1
     told = capsys.readouterr().err
     assert told.startswith("error: real rows: 9 of 9 data sets") and "Traceback" not in told
@@ -315,15 +318,16 @@ def test_draws_whose_rows_are_there_need_no_data(at_hand, tmp_path, monkeypatch)
         (tmp_path / "draws" / str(seed)).mkdir(parents=True)
         for name in ours.tasks:
             (tmp_path / "draws" / str(seed) / f"{name}.csv").write_text("task\n")
-    with_data = grue_pipeline.identities(ours, tmp_path)
+    with_data = grue_given.identities(ours, tmp_path)
     assert [*with_data] == [*ours.tasks] and all(len(one["data"]) == 64 for one in with_data.values())
+    grue_given.keep(tmp_path, with_data)
     monkeypatch.setenv("RLNLP_MIRROR", str(tmp_path))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert grue_pipeline.identities(ours, tmp_path) == with_data
+    assert grue_given.identities(ours, tmp_path) == with_data
     first, *_, last = ours.tasks
     (tmp_path / f"draws/2/{last}.csv").unlink()
     with pytest.raises(DataError, match="1 of 1 data sets") as caught:
-        grue_pipeline.identities(ours, tmp_path)
+        grue_given.identities(ours, tmp_path)
     assert f"{last}: datasets/" in str(caught.value) and first not in str(caught.value)
 
 
@@ -335,12 +339,51 @@ def test_a_hub_that_cannot_be_asked_is_said_before_anything_begins(tmp_path, mon
     monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
     monkeypatch.setattr(outside, "ask_the_hub", away)
     with pytest.raises(DataError, match="real rows of multi30k: not in a mirror, and the hub: no way to"):
-        grue_pipeline.identities(small("real"), tmp_path)
+        grue_given.identities(small("real"), tmp_path)
+
+
+def test_what_rows_are_of_is_noted_when_they_are_there(at_hand, tmp_path, monkeypatch):
+    """Noted before, a run that fails would give the rows that stand another origin."""
+    began = []
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(small("real").model_dump(mode="json")))
+    monkeypatch.setitem(grue_pipeline.PROFILES, "real", str(tmp_path))
+    monkeypatch.setattr(grue_pipeline, "ROOT", tmp_path)
+    for ends_well in (False, True):
+        monkeypatch.setattr(reproduce, "reproduce", lambda *_, ends=ends_well, **__: began.append(ends) or ends)
+        assert grue_pipeline.of_draws("real", 1) == ends_well
+        assert (tmp_path / grue_given.GIVEN).exists() == ends_well
+    assert began == [False, True]
+    assert grue_given.identities(small("real"), tmp_path) == json.loads((tmp_path / grue_given.GIVEN).read_text())
+
+
+@pytest.mark.parametrize("profile", ["real", "paper"])
+def test_committed_rows_stand_where_making_them_anew_fails(profile, tmp_path):
+    """DVC removes what a stage makes before it begins, where it is not told to leave it."""
+    folder = tmp_path / "grue" / profile
+    pipeline = yaml.safe_load((ROOT / "grue" / profile / "dvc.yaml").read_text())
+    draws = pipeline["stages"]["draws"]
+    settings = yaml.safe_load((ROOT / "grue" / profile / "params.yaml").read_text())
+    task, seed = settings["tasks"][0], settings["seeds"][0]
+    names = [f"draws/{seed}/{task}.{kind}" for kind in ("csv", "jsonl")]
+    for name in (f"build/code/{task}.json", f"build/given/{task}.json", *names):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("before")
+    begins = f"import pathlib; pathlib.Path('began').touch(); assert pathlib.Path('{names[0]}').exists(); exit(7)"
+    (folder / "dvc.yaml").write_text(
+        yaml.safe_dump({"stages": {"draws": {**draws, "cmd": f'{sys.executable} -c "{begins}"'}}})
+    )
+    shutil.copy(ROOT / "grue" / profile / "params.yaml", folder)
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    dvc = [sys.executable, "-m", "dvc"]
+    subprocess.run([*dvc, "init", "-q"], cwd=tmp_path, check=True)
+    ran = subprocess.run([*dvc, "repro", "-s", f"draws@{seed}-{task}"], cwd=folder, capture_output=True, text=True)
+    assert (folder / "began").exists() and ran.returncode, ran.stderr
+    assert "exited with 7" in ran.stderr and all((folder / name).read_text() == "before" for name in names)
 
 
 def test_what_the_committed_rows_are_of_is_committed():
     ours = grue.load(ROOT / "grue" / "real" / "params.yaml")
-    known = json.loads((ROOT / "grue" / "real" / grue_pipeline.GIVEN).read_text())
+    known = json.loads((ROOT / "grue" / "real" / grue_given.GIVEN).read_text())
     lock = yaml.safe_load((ROOT / "grue" / "real" / "dvc.lock").read_text())["stages"]
     assert {*known} == {*ours.tasks}
     for name, told in known.items():

@@ -27,7 +27,7 @@ from pathlib import Path
 from rlnlp.learners.common import TrainingError
 from workbook.stages.command import status
 from workbook.store import rekeyed
-from workbook.store.files import atomic_json, atomic_write, file_hash, folder_hash, read_json, whole
+from workbook.store.files import atomic_json, atomic_write, file_hash, read_json, whole
 from workbook.store.fingerprint import libraries
 from workbook.store.identity import Code
 from workbook.store.locks import LockError
@@ -42,7 +42,6 @@ RAW = [
     "workbook.grue.world.raw:mix",
     "workbook.grue.words:words",
 ]
-GIVEN = "given.json"  # in the folder of a profile of real rows, and in git: task -> what its committed rows are of
 PROFILES = {"mini": "grue", "real": "grue/real", "paper": "grue/paper"}  # the first: generated rows
 EXPECTED = {
     "raw@": 120,
@@ -218,58 +217,21 @@ def smoke() -> None:
 def of_draws(profile: str, jobs: int) -> bool:
     """Run a profile of real rows; whether all went well. Raises: DataError where rows or models are not found."""
     from workbook.grue import settings
+    from workbook.stages import grue_given
     from workbook.stages.reproduce import reproduce
 
     folder, scratch = ROOT / PROFILES[profile], ROOT / ".scratch" / f"grue_{profile}"
     ours = settings.load(folder / "params.yaml")
-    for name, content in identities(ours, folder).items():  # as what a stage reads: DVC knows no environment variables
+    given = grue_given.identities(ours, folder)
+    for name, content in given.items():
         atomic_json(folder / "build" / "given" / f"{name}.json", content)
     draws = [f"draws@{seed}-{name}" for seed in ours.seeds for name in ours.tasks]  # one draw after the other
     if ours.bring == settings.Bring():  # of models that are brought nothing was measured
         kinds = ["small" if name in ours.meaningless else "draws@" for _ in ours.seeds for name in ours.tasks]
         expect(scratch, {"report": "report", **dict(zip(draws, kinds))})
-    return reproduce(folder, scratch, jobs, ours=False, order=draws)
-
-
-def identities(ours, folder: Path) -> dict[str, dict[str, str]]:
-    """Task -> what its draws are of: the content of its data set, and of a model that is brought.
-
-    A data set that is not here stands for the one that the committed rows are of, where all of them are there: whoever
-    has no mirror makes the report of those. Raises: DataError where rows or models are not found.
-    """
-    from workbook.grue import real, tasks
-    from workbook.stages import outside
-    from workbook.texts import hub
-
-    def here(name: str) -> bool:
-        try:
-            return isinstance(real.place(tasks.task(name)), Path)
-        except real.DataError:  # the hub is not asked
-            return False
-
-    def made(name: str) -> bool:
-        return all((folder / "draws" / str(seed) / f"{name}.csv").is_file() for seed in ours.seeds)
-
-    known = read_json(folder / GIVEN) or {}
-    found = {name: known[name] for name in ours.tasks if name in known and made(name) and not here(name)}
-    asked = [name for name in ours.tasks if name not in found]
-    real.check(asked)
-    for name in (name for name in asked if not here(name)):
-        try:
-            outside.ask_the_hub("datasets", tasks.task(name).hub)
-        except Exception as error:  # noqa: BLE001 (its client raises what it likes)
-            said = f"real rows of {name}: not in a mirror, and the hub: {outside.first_line(error)}"
-            where = f"datasets/{tasks.task(name).hub}"
-            raise real.DataError(f"{said}. Set RLNLP_MIRROR to a folder that holds {where}") from None
-    for name in asked:
-        task = tasks.task(name)
-        named = ours.bring.named(task.causal)
-        model = str(hub.find("models", named)) if named else ""
-        content = {"model": folder_hash(model) if Path(model).is_dir() else model} if model else {}
-        found[name] = real.identity(task) | content
-    if (told := known | {name: found[name] for name in asked if here(name)}) != known:
-        atomic_json(folder / GIVEN, told)
-    return {name: found[name] for name in ours.tasks}
+    if well := reproduce(folder, scratch, jobs, ours=False, order=draws):
+        grue_given.keep(folder, given)
+    return well
 
 
 def expect(scratch: Path, kinds: Mapping[str, str]) -> None:

@@ -1,0 +1,67 @@
+"""What draws of real rows are of: the content of their data sets, and of models that are brought.
+
+DVC knows no mirror and no hub; it reads this as files, written before each run. What the committed rows are of is in
+git (``GIVEN``), so that whoever has no data makes the report of those rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from workbook.grue import real, tasks
+from workbook.grue.settings import Grue
+from workbook.stages import outside
+from workbook.store.files import atomic_json, folder_hash, read_json
+from workbook.texts import hub
+
+GIVEN = "given.json"  # in the folder of a profile: task -> what its committed rows are of
+
+
+def identities(ours: Grue, folder: Path) -> dict[str, dict[str, str]]:
+    """Task -> what its draws are of. A data set that is not here stands for the one that the committed rows are of,
+    where all of these are there. Raises: DataError where rows or models are not found."""
+    known = read_json(folder / GIVEN) or {}
+    stand = [name for name in ours.tasks if name in known and not _at_hand(name) and _made(ours, folder, name)]
+    _ask([name for name in ours.tasks if name not in stand])
+    return {name: known[name] if name in stand else _of(ours, name) for name in ours.tasks}
+
+
+def keep(folder: Path, found: Mapping[str, Mapping[str, str]]) -> None:
+    """Note what the rows are of that were just finished. Of the hub nothing is noted: its content is not hashed."""
+    known = read_json(folder / GIVEN) or {}
+    if (told := known | {name: of for name, of in found.items() if _at_hand(name)}) != known:
+        atomic_json(folder / GIVEN, told)
+
+
+def _at_hand(name: str) -> bool:
+    """Whether the task's rows are in a mirror."""
+    try:
+        return isinstance(real.place(tasks.task(name)), Path)
+    except real.DataError:  # not there, and the hub is not to be asked
+        return False
+
+
+def _made(ours: Grue, folder: Path, name: str) -> bool:
+    return all((folder / "draws" / str(seed) / f"{name}.csv").is_file() for seed in ours.seeds)
+
+
+def _ask(names: Sequence[str]) -> None:
+    """See that these tasks' rows can be had. Raises: DataError."""
+    real.check(names)
+    for name in (name for name in names if not _at_hand(name)):
+        repository = tasks.task(name).hub
+        try:
+            outside.ask_the_hub("datasets", repository)
+        except Exception as error:  # noqa: BLE001 (its client raises what it likes)
+            said = f"real rows of {name}: not in a mirror, and the hub: {outside.first_line(error)}"
+            raise real.DataError(f"{said}. Set RLNLP_MIRROR to a folder that holds datasets/{repository}") from None
+
+
+def _of(ours: Grue, name: str) -> dict[str, str]:
+    task = tasks.task(name)
+    found = real.identity(task)
+    if named := ours.bring.named(task.causal):
+        model = str(hub.find("models", named))
+        found["model"] = folder_hash(model) if Path(model).is_dir() else model
+    return found
