@@ -1,17 +1,19 @@
 """A registered design on made-up draws: who leaves when, what runs on, and that nothing is judged twice."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from pydantic import ValidationError
+from ruamel.yaml import YAML
 from scipy.stats import false_discovery_control
 
 import workbook.runs.checks
 from tests.claims_made import claim, contrast
 from workbook.ledger import checks as ledger_checks
-from workbook.ledger import looks, registered
+from workbook.ledger import combine, judge, looks, page, registered
 from workbook.ledger.claim import ClaimError, repetitions
 from workbook.ledger.looks import Design
 from workbook.ledger.ruling import rule_hash
@@ -213,6 +215,8 @@ def test_the_page_of_a_design_says_what_left_when_and_what_is_open(params, table
     assert f"| 8 | {first} | 3 | holds: Z01 |" in text and f"| 16 | {second} | – | not yet |" in text
     assert "1 of 3 (33%) of the registered claims" in text and "(Z03), 0 of 1 (0%)." in text
     assert "any profile tests, the planted ones aside, 1 of 4 (25%): 2 are tested by other profiles only" in text
+    assert "(Z08 and Z09), once each, at level 0.05, on 8 draws, and 1 of them are settled there." in text
+    assert "that had been seen" not in text and "No design registered these" in text
     assert "| has to be | is |" in text and "| holds or holds, but smaller than stated | holds, at 8 draws |" in text
     left = text[text.index("## Open") :]
     assert "| Z02 |" in left and "| Z03 |" in left and "| Z01 |" not in left and "Draws lost: 0." in text
@@ -228,3 +232,31 @@ def test_the_draws_of_a_design_that_have_every_condition(params, table, tmp_path
     table[~later].assign(**about).to_csv(place, index=False)
     found = looks.results(own)
     assert found.seeds == [*DRAWS[:8]] and set(found.conditions) == {*NEEDED}
+
+
+def test_the_committed_page_is_that_of_the_committed_ledgers():
+    """So it says what the other profiles' ledgers say today, which are judged anew more often than the design."""
+    ledgers = {
+        path.parent.parent.name: json.loads(path.read_text(encoding="utf-8"))["rows"]
+        for path in combine.find_ledgers(ROOT / "reports").values()
+    }
+    rows = ledgers.pop("settle")
+    own = looks.Design.model_validate(YAML(typ="safe").load((ROOT / "profiles/settle/registered.yaml").read_text()))
+    said = [page.lost(rows[0]["lost_draws"])] * bool(rows[0]["lost_draws"])
+    text = registered.text("settle", own, made_of(own, rows), rows, ledgers, said)
+    assert text == (ROOT / "reports/settle/looks.md").read_text(encoding="utf-8")
+
+
+def made_of(own: looks.Design, rows: list[dict]) -> list[looks.Look]:
+    """The looks, by the rows of the ledger that they led to."""
+    verdicts = {row["id"]: judge.Verdict(row["id"], row["word"], (), "") for row in rows}
+    return [
+        looks.Look(
+            n,
+            level,
+            {row["id"]: verdicts[row["id"]] for row in rows if row["look"] >= n},
+            tuple(row["id"] for row in rows if row["settled"] and row["look"] == n),
+        )
+        for n, level in zip(own.looks, levels(own.looks, own.alpha))
+        if n <= max(row["look"] for row in rows)
+    ]

@@ -11,6 +11,7 @@ from workbook.ledger import page
 from workbook.ledger.looks import Design, Look
 from workbook.results.tables import join, markdown
 from workbook.statistics import rule
+from workbook.statistics.paired import ALPHA
 from workbook.statistics.rule import FOR, OPPOSITE, TOO_SMALL
 from workbook.statistics.sequential import levels
 
@@ -81,12 +82,17 @@ def _shares(design: Design, rows: Sequence[Mapping[str, Any]], elsewhere: Mappin
     own = {*design.claims} - {*PLANTED}
     whole, many = len(others) + len(own), len(done & own) + len(by_others)
     draws = sorted({tested[name]["seeds"] for name in others})
-    return (
+    said = (
         f"{_of(len(done), len(design.claims))} of the registered claims are settled; without the planted ones and "
         f"those of which little else could come out ({join(SURE)}), {_of(len(done & {*asked}), len(asked))}. Of the "
-        f"{whole} claims that any profile tests, the planted ones aside, {_of(many, whole)}: {len(others)} are "
-        f"tested by other profiles only ({join(sorted(others))}), on {join([f'{n}' for n in draws])} draws that had "
-        f"been seen, and {len(by_others)} of them are settled there."
+        f"{whole} claims that any profile tests, the planted ones aside, {_of(many, whole)}"
+    )
+    if not others:
+        return f"{said}."
+    return (
+        f"{said}: {len(others)} are tested by other profiles only ({join(sorted(others))}), once each, at level "
+        f"{ALPHA:g}, on {join([f'{n}' for n in draws])} draws, and {len(by_others)} of them are settled there. No "
+        "design registered these: their tests were written after results of runs like these had been seen."
     )
 
 
