@@ -104,8 +104,23 @@ def test_numbers_have_no_powers_of_ten():
 def test_a_text_is_of_its_draw_or_says_of_which():
     own, other = (charts.quoted(found(), "mini", "ppo_kl_0", seed) for seed in (101, 999))
     assert other == f"(of draw 101) {own}" and own.count(" → ") == 1 and "*" not in own and "\\" not in own
-    assert charts.quoted(found(), "settle", "ppo_kl_0", 101) == own  # the same draw
     assert charts.quoted(found(), "settle", "no_such_run", 101) == "no text of this run is committed"
+
+
+def test_a_text_of_the_registered_design_is_of_its_own_run_or_says_that_it_was_run_again():
+    own, again = (charts.quoted(found(), profile, "ppo_kl_0", 101) for profile in ("full", "mini"))
+    assert charts.quoted(found(), "settle", "ppo_kl_0", 101) == own != again
+    assert charts.quoted(found(), "settle", "ppo_kl_0", 108) == charts.quoted(found(), "full", "ppo_kl_0", 108)
+    lost = charts.quoted(found(), "settle", "ppo_reversed", 102)  # only `mini` kept texts of it
+    assert lost == f"(the same draw, {charts.AGAIN}) {charts.quoted(found(), 'mini', 'ppo_reversed', 102)}"
+    assert charts.quoted(found(), "settle", "ppo_reversed", 110).startswith(f"(of draw 101, {charts.AGAIN}) ")
+    table = found().measured["full"]
+    other = table.assign(score=table.score.where(table.seed != 103, table.score + 1e-4))
+    same = committed.same_runs(found().measured["settle"], other)
+    assert ("ppo_kl_0", 102) in same and ("ppo_kl_0", 103) not in same
+
+
+def test_a_long_text_is_cut():
     assert len(charts.quoted(found(), "imdb", "ppo_kl_0", 1)) <= charts.SHORT + 2
 
 

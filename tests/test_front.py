@@ -40,20 +40,36 @@ def test_readme_is_short_and_leads_on():
 
 def test_the_front_is_made_from_the_committed_tables():
     assert front.readme(README, committed.read(ROOT)) == README, "type: python -m workbook.site readme"
-    drawn = picture.draw(*picture.three(ROOT / "reports" / front.DRAWN))
+    drawn = picture.draw(picture.three(ROOT / "reports" / front.KEPT))
     assert (ROOT / front.PICTURE).read_text(encoding="utf-8") == drawn, "type: python -m workbook.site readme"
     with pytest.raises(ValueError, match="README: expected the lines"):
         front.readme("no marks", committed.read(ROOT))
 
 
 def test_the_picture_shows_three_texts_of_one_prompt_and_their_scores():
-    prompt, written = picture.three(ROOT / "reports" / front.DRAWN)
-    drawn = picture.draw(prompt, written)
+    three = picture.three(ROOT / "reports" / front.KEPT)
+    written, drawn = three.written, picture.draw(three)
+    assert "The first test prompt of draw 101, nothing selected" in drawn
     assert [each.title for each in written] == [*picture.SHOWN.values()]
     text = " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", drawn))
     for each in written:
         assert each.response in text and f"score {each.score:.2f}" in text
         assert re.search(rf'class="bar" x="\d+" y="\d+" width="{round(picture.BAR * each.score)}"', drawn)
+
+
+def test_the_pictures_texts_are_of_the_registered_designs_own_runs():
+    found = committed.read(ROOT)
+    own, again = (found.measured[name] for name in (committed.DESIGN, committed.DRAWN))
+    same = committed.same_runs(own, found.measured[front.KEPT])
+    assert {(name, 101) for name in picture.SHOWN} <= same and ("ppo_kl_0", 108) in same
+    assert not committed.same_runs(own, again)  # run again on another processor
+    assert [f"{each.score:.2f}" for each in picture.three(ROOT / "reports/full").written] == ["0.00", "0.79", "1.00"]
+
+
+def test_the_first_lines_say_of_what_their_differences_are():
+    text = front.lines(committed.read(ROOT))
+    assert "than trained with it" in text and "(+0.009 in a later version)" in text
+    assert "keeps 0.32 of the gain there, 0.43 here" in front.legend(committed.read(ROOT))
 
 
 def test_a_picture_needs_all_its_runs(tmp_path):
@@ -268,7 +284,7 @@ def test_a_run_is_called_by_the_settings_that_its_table_is_of():
 
 def test_a_row_of_the_front_says_what_its_word_does_not():
     found = committed.read(ROOT)
-    rows = {line[2:5]: line for line in front.five(found).splitlines() if line.startswith(("| P", "| C"))}
+    rows = {line[3:6]: line for line in front.five(found).splitlines() if line.startswith(("| [P", "| [C"))}
     assert rows.keys() == front.FIVE.keys()
     for claim, row in rows.items():
         ledger = found.ledgers["settle"][claim]

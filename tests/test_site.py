@@ -20,7 +20,19 @@ from axe_playwright_python.sync_playwright import Axe
 from workbook.grue.pictures import label
 from workbook.results.files import SAMPLES, read_text, standing
 from workbook.results.tables import between
-from workbook.site import benchmark, build, charts, claim_page, committed, effects, forest, front, lessons, reference
+from workbook.site import (
+    benchmark,
+    build,
+    charts,
+    claim_page,
+    committed,
+    effects,
+    forest,
+    front,
+    lessons,
+    reference,
+    texts,
+)
 from workbook.site.links import LinkError, Links
 
 from . import readable
@@ -153,32 +165,35 @@ def test_a_claims_page_shows_each_profiles_numbers_in_their_unit_first(site):
 
 def test_a_claims_page_has_five_texts_of_every_seed_and_run_shown():
     rows = found().rows("P01")
-    text = claim_page.texts(found(), rows)
+    text = texts.section(found(), rows)
     assert set(re.findall(r'\?\?\? note "(.+); (\w+), seed (\d+)"', text)) >= {
         ("PPO, β = 0", "imdb", "1"),
         *(("PPO, β = 0", "reviews", str(seed)) for seed in range(1, 6)),
-        ("PPO, β = 0", "mini", "101"),
+        *(("PPO, β = 0", "settle", str(seed)) for seed in range(101, 109)),
     }
+    assert "**Not of every seed:** of `imdb`, 1 of 5 seeds." in text.partition("###")[0]
     assert "Of seeds 2, 3, 4 and 5 no text is committed" in text  # of imdb
     blocks = text.split("???")[1:]
     assert blocks and all(len(re.findall(r"^    \d\. ", block, re.MULTILINE)) == 5 for block in blocks)
     lines = map(json.loads, read_text(standing(ROOT / "reports/mini", SAMPLES)).splitlines())
     first = next(line["response"] for line in lines if line["condition"] == "ppo_kl_0")
-    assert committed.safe(" ".join(first.split())) in claim_page.texts(found(), {"mini": rows["mini"]})
+    assert committed.safe(" ".join(first.split())) in texts.section(found(), {"mini": rows["mini"]})
 
 
 def test_no_claims_page_denies_texts_that_are_committed():
     denied = []
     for name in found().claims:
         if rows := found().rows(name):
-            there = [c for p in rows for c in claim_page.named_conditions(rows) if c in found().texts_of(p)]
-            assert claim_page.texts(found(), rows).startswith("No text of these runs") != bool(there), name
+            there = [c for p in rows for c in committed.named_conditions(rows) if c in found().texts_of(p)]
+            assert texts.section(found(), rows).startswith("No text of these runs") != bool(there), name
             denied += [] if there else [name]
     assert not {"P05", "P21", "P37", "K02"} & {*denied}
     for name in ("P05", "P21", "P37", "K02"):  # of these the registered design alone has numbers, or it and others
-        text = claim_page.texts(found(), found().rows(name))
-        assert "`mini` runs the first draws of `settle`: 101, 102, 103 and 104." in text
-        assert {*re.findall(r"; mini, seed (\d+)\"", text)} == {"101", "102", "103", "104"}, name
+        text = texts.section(found(), found().rows(name))
+        assert ("These are the design's own runs" in text) == (name != "K02"), name
+        draws = range(101, 105 if name == "K02" else 109)  # of K02's run, those of `mini` alone are there
+        assert {*re.findall(r"; settle, seed (\d+)\"", text)} == {*map(str, draws)}, name
+        assert text.count(f", {charts.AGAIN}; settle") == (4 if name == "K02" else 0), name
 
 
 def test_no_page_has_powers_of_ten_for_a_number_of_ours(site):

@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if what == "readme":
             found, file = committed.read(root), root / "README.md"
-            atomic_write(root / front.PICTURE, picture.draw(*picture.three(root / "reports" / front.DRAWN)))
+            atomic_write(root / front.PICTURE, picture.draw(picture.three(root / "reports" / front.KEPT)))
             atomic_write(file, front.readme(file.read_text(encoding="utf-8"), found))
             print("README.md: up to date")
             return 0

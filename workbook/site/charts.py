@@ -35,18 +35,21 @@ TICKS = (0, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)  # of that axis; its own would
 WIDTH = 32  # letters of a line of an axis's title, so that a phone shows it whole
 FIRST, START = ("PPO", "NLPO"), "untrained"  # lines whose colours are those of the pictures
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "triangle-right", "triangle-left", "stroke")
+AGAIN = "run again on another processor"
 SHORT = 160  # letters of a text that hovering shows
 MEASURED = ("breaks", "decodings", "test_prompts")  # of a run's entry: how it is measured and checked
 
 
 def quoted(found: Committed, profile: str, condition: str, seed: int) -> str:
-    """The run's first text, of this draw where it is committed, else of the first draw that is, which it names."""
+    """The run's first text, of this draw where it is committed, else of the first draw that is, which it names; so is
+    said of one that another processor wrote."""
     texts = found.texts_of(profile).get(condition, [])
     text = next((text for text in texts if text.seed == seed), texts[0] if texts else None)
     if text is None:
         return "no text of this run is committed"
     cut = text.plain if len(text.plain) <= SHORT else text.plain[:SHORT].rsplit(" ", 1)[0] + " …"
-    return cut if text.seed == seed else f"(of draw {text.seed}) {cut}"
+    of = "the same draw" if text.seed == seed else f"of draw {text.seed}"
+    return f"({of}{f', {AGAIN}' * text.again}) {cut}" if text.again or text.seed != seed else cut
 
 
 def named(found: Committed, profile: str, condition: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,13 @@ import pandas as pd
 
 from workbook.ledger import beside, one_model
 from workbook.ledger.contrast import in_words
-from workbook.results.files import TEXTS_OF_A_SEED
 from workbook.results.measures import MEASURES
 from workbook.results.tables import join, markdown
-from workbook.site import benchmark, charts, effects, vega
-from workbook.site.blocks import UNSEARCHED, folded, shell
-from workbook.site.committed import ABOUT, DESIGN, DRAWN, Committed, deciding, folder, tested
+from workbook.site import benchmark, charts, effects, texts, vega
+from workbook.site.blocks import folded, shell
+from workbook.site.committed import ABOUT, DESIGN, Committed, deciding, folder, named_conditions, tested
 from workbook.synthesis import closer
 
-SHOWN = 4  # conditions whose texts are shown
 JUDGE, DRAW = (f".venv/bin/python -m workbook.stages.settle {what} {DESIGN}" for what in ("judge", "run"))
 NOT_SETTINGS = ("decodings", "test_prompts")  # of a run's entry: what is measured, not how it is made
 START = "start"  # the setting whose value is another run
@@ -51,7 +49,7 @@ def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
         shown = figure(found, claim, rows)
         parts += ["## The figures"] * bool(every or shown) + [EVERY] * bool(every) + every + [shown] * bool(shown)
         parts += ["## The runs and their settings", conditions(found, claim, rows)]
-        parts += ["## What they wrote", texts(found, rows)]
+        parts += ["## What they wrote", texts.section(found, rows)]
         parts += ["## Run just this again", again(found, rows)]
     if claim in found.benchmark:
         parts += ["## On the benchmark", benchmark.section(found.root, claim, found.benchmark[claim])]
@@ -222,13 +220,6 @@ def figure(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]]) 
     return "\n\n".join(parts)
 
 
-def named_conditions(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """The conditions of the claim's measured tests, deciding ones first."""
-    measured = [c for row in rows.values() for c in deciding(row) if c["effect"] is not None]
-    measured += [c for row in rows.values() for c in row["components"] if c["effect"] is not None]
-    return list(dict.fromkeys(name.split("@")[0] for test in measured for name in test["conditions"].split()))
-
-
 def conditions(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
     """A row per condition and settings: what it sets beside its profile's sections, and the profiles where it sets
     that."""
@@ -253,41 +244,6 @@ def shown(entry: Mapping[str, Any], called: Mapping[str, str]) -> str:
     """ "algorithm `ppo`, gamma `1.0`"; another run, where this one starts, by its name (called: by id)."""
     said = {name: called.get(value, f"`{value}`") if name == START else f"`{value}`" for name, value in entry.items()}
     return ", ".join(f"{name} {value}" for name, value in said.items())
-
-
-def texts(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """The first texts of every seed that is committed, of the first conditions; none is selected. Those of the
-    registered design are another profile's, which runs its first draws."""
-    parts = []
-    for profile in dict.fromkeys([*(p for p in rows if p != DESIGN), *([DRAWN] if DESIGN in rows else [])]):
-        kept, folds, seeds = found.texts[profile], [], {}
-        for name in [n for n in named_conditions(rows) if n in kept][:SHOWN]:
-            for seed in dict.fromkeys(text.seed for text in kept[name]):
-                seeds[seed] = None
-                lines = [text.line for text in kept[name] if text.seed == seed][:TEXTS_OF_A_SEED]
-                numbered = "\n".join(f"{i}. {line}" for i, line in enumerate(lines, 1))
-                folds.append(folded(f"{charts.named(found, profile, name)}; {profile}, seed {seed}", numbered))
-        if folds:
-            first = f"`{profile}` runs the first draws of `{DESIGN}`: {join([str(seed) for seed in sorted(seeds)])}."
-            of_design = [first] if profile == DRAWN and DESIGN in rows else []
-            parts += [f"### Texts of `{profile}` {UNSEARCHED}", *of_design, *folds, *lacking(found, profile, seeds)]
-    if not parts:
-        return "No text of these runs is committed; a run of them here writes `samples.jsonl` beside its numbers."
-    said = (
-        f"The first {TEXTS_OF_A_SEED} test prompts, plain decoding, nothing selected: the prompt, what the run wrote, "
-        "and the score that it was trained on. Texts of every seed that is committed are here."
-    )
-    return "\n\n".join([said, *parts])
-
-
-def lacking(found: Committed, profile: str, there: Collection[int]) -> list[str]:
-    """Which seeds were measured and have no text here, and what writes them."""
-    gone = sorted({int(seed) for seed in found.measured[profile].seed} - {*there})
-    if not gone:
-        return []
-    run = "the command below" if profile == DRAWN else f"`dvc repro` of the run in `{folder(profile)}`"
-    seeds = f"seed{'s' * (len(gone) > 1)} {join([str(seed) for seed in gone])}"
-    return [f"Of {seeds} no text is committed, their numbers are; {run} writes them into `runs/`, in `samples.jsonl`."]
 
 
 def again(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:

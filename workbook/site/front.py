@@ -15,9 +15,9 @@ import pandas as pd
 from workbook.ledger import beside
 from workbook.ledger.published import published_yardstick
 from workbook.results.files import FACTS
-from workbook.results.tables import markdown
+from workbook.results.tables import join, markdown, signed
 from workbook.site import effects, picture
-from workbook.site.committed import DESIGN, DRAWN, Committed
+from workbook.site.committed import DESIGN, SAME, Committed
 
 BEGIN, END = "<!-- front: python -m workbook.site readme -->", "<!-- end of front -->"
 FIVE = {  # claim: the test whose numbers stand in the table
@@ -32,11 +32,12 @@ ASIDE = {  # claim: tests that its word does not say, and what they are of
     "P01": {"ppo human perplexity": "smaller in score alone; log-perplexity of human text, nats"},
     "P04": {"each with its own decoding": "each decoded as it was trained"},
     "P10": {"ppo independent judge": "a judge nobody trained on, PPO", "nlpo independent judge": "NLPO"},
-    "P40": {"mask without knowledge": "it has had more training; its first half alone decides; the second"},
-    "P41": {"wobble of training": "at equal β, where REINFORCE moves further; its training is steadier, log ratio"},
+    "P40": {"mask without knowledge": "the better start is extra training; the second half, which decides nothing"},
+    "P41": {"wobble of training": "at equal β, where REINFORCE moves further; PPO's training is steadier, log ratio"},
 }
+KEPT = SAME[0]  # the profile that keeps facts and texts of the registered design's runs
 PICTURE = "reports/three_texts.svg"
-REPORT = "reports/{profile}/claims/claims.md"  # where README's rows lead
+REPORT = "reports/{profile}/claims/claims.md#:~:text={claim}%3A"  # where README's rows lead
 
 
 def test(found: Committed, claim: str, name: str) -> Mapping[str, Any]:
@@ -54,12 +55,13 @@ def lines(found: Committed) -> str:
     own, nucleus = (test(found, "P04", n) for n in ("each with its own decoding", "against ppo in its own nucleus"))
     return "\n".join(
         [
-            "- **Paid for a score alone, these models unlearn the language they were trained on.** Without a penalty "
-            f"on drifting from ordinary text the score rises by {effects.raw(gamed)} on a scale of 0 to 1, and the "
-            f"model finds a word of ordinary reviews {math.exp(forgot['difference']):.1f} times less likely "
+            "- **Paid for a score alone, these models unlearn the language they were trained on.** Trained without a "
+            f"penalty on drifting, a model ends {effects.raw(gamed)} higher in score (0 to 1) than trained with it, "
+            f"and finds a word of ordinary reviews {math.exp(forgot['difference']):.1f} times less likely "
             f"({effects.raw(forgot)} nats).",
             f"- **NLPO, the method of the paper ({PAPER}), trains no better than plain PPO**: {effects.raw(lead)} in "
-            f"score, both decoded plainly, where {effects.raw_published(lead).partition(' ')[0]} was published. "
+            f"score, both decoded plainly, where {effects.raw_published(lead).partition(' ')[0]} was published "
+            f"({later(found)} in a later version). "
             f"Decoded through its mask it leads plainly decoded PPO by {effects.raw(own)}, but PPO that was trained "
             f"and decoded in that nucleus by only {effects.raw(nucleus)}.",
             f"- **The scale is small.** {min(draws)} to {max(draws)} independent draws, each with its own models of "
@@ -68,9 +70,16 @@ def lines(found: Committed) -> str:
     )
 
 
+def later(found: Committed) -> str:
+    """NLPO − PPO in score as the paper's later version prints it."""
+    printed = found.claims["P04"]["published"]
+    ahead = printed["Later version NLPO"]["score"] - printed["Later version PPO"]["score"]
+    return signed(ahead, None, None)
+
+
 def weights(found: Committed) -> int:
     """Of the models that the design trains. Raises: ValueError if its draws differ in it."""
-    facts = json.loads((found.root / "reports" / DRAWN / FACTS).read_text(encoding="utf-8"))["models"]
+    facts = json.loads((found.root / "reports" / KEPT / FACTS).read_text(encoding="utf-8"))["models"]
     (count,) = {model["policy"]["parameters"] for model in facts.values()}
     return count
 
@@ -83,12 +92,10 @@ def five(found: Committed, link: str = REPORT) -> str:
         where = link.format(profile=DESIGN, claim=claim, report=row["report"])
         rows.append(
             {
-                "claim": f"{claim}: {' '.join(found.claims[claim]['claim'].split())}",
-                "in": effects.unit(component),
-                "published": effects.raw_published(component) or "no number",
-                "here": effects.raw(component),
+                "claim": f"[{claim}]({where}): {' '.join(found.claims[claim]['claim'].split())}",
                 "verdict": f"**{row['word']}**{beside.doubts(row)}; {aside(found, claim)}",
-                "where": f"[{claim}]({where})",
+                "here": effects.raw(component),
+                "published": effects.raw_published(component) or "no number",
             }
         )
     return markdown(pd.DataFrame(rows))
@@ -96,10 +103,11 @@ def five(found: Committed, link: str = REPORT) -> str:
 
 def aside(found: Committed, claim: str) -> str:
     """The tests of `ASIDE`: of what, how much, what was published, and the test's own word."""
-    parts = []
+    parts, beside_it = [], effects.raw_published(test(found, claim, FIVE[claim]))  # in the row, not said again
     for name, of in ASIDE[claim].items():
         component = test(found, claim, name)
         said = effects.raw_published(component)
+        said = "" if said == beside_it else said
         parts.append(f"{of}: {effects.raw(component)}{f', published {said}' * bool(said)} (*{component['word']}*)")
     return "; ".join(parts)
 
@@ -108,12 +116,14 @@ def legend(found: Committed) -> str:
     """How to read the table."""
     score = test(found, "P01", FIVE["P01"])
     here, there = score["difference"] / score["effect"], published_yardstick(score["metric"])
+    units = dict.fromkeys(effects.unit(test(found, claim, name)) for claim, name in FIVE.items())
     return (
-        "*Published*: mean difference, with the 95 % interval that its spreads allow. *Here*: the registered design, "
-        "whose claims and rule were fixed before it ran, with the interval at the level of its look (after 8, 16 or 32 "
-        "draws). Sizes are judged in *yardsticks*, how far PPO without the penalty moves the score from the untrained "
-        f"model: {there:.3f} published, {here:.3f} here, so P01's are {score['published']:.2f} and "
-        f"{score['effect']:.2f} (as β was chosen to leave PPO about the paper's share of the gain). "
+        f"Differences are in score ({join([*units])}). *Published*: with the 95 % interval that its spreads allow. "
+        "*Here*: the registered design, whose claims and rule were fixed before it ran, intervals at the level of its "
+        "look (after 8, 16 or 32 draws). Sizes are judged in *yardsticks*, how far PPO without the penalty moves the "
+        f"score from the untrained model: {there:.3f} published, {here:.3f} here, so P01's are "
+        f"{score['published']:.2f} and {score['effect']:.2f}: with the penalty PPO keeps {1 - score['published']:.2f} "
+        f"of the gain there, {1 - score['effect']:.2f} here. "
         "*Too small*: an effect of the stated size is excluded either way. *Opposite*: some part is shown to go the "
         "other way. *Turns*: after half the training the word, or a shown sign, was the other side's."
     )
@@ -121,7 +131,7 @@ def legend(found: Committed) -> str:
 
 def shown(found: Committed) -> str:
     """The picture of three texts."""
-    return f"![{picture.in_words(*picture.three(found.root / 'reports' / DRAWN))}]({PICTURE})"
+    return f"![{picture.in_words(picture.three(found.root / 'reports' / KEPT))}]({PICTURE})"
 
 
 def block(found: Committed) -> str:

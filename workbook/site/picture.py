@@ -32,9 +32,21 @@ class Written(NamedTuple):
     score: float
 
 
-def three(reports: Path) -> tuple[str, list[Written]]:
-    """The first prompt of samples.jsonl, and what each run of `SHOWN` made of it. Raises: ValueError if one is
-    missing."""
+class Three(NamedTuple):
+    """A draw's first test prompt, and what each run of `SHOWN` made of it."""
+
+    draw: int
+    prompt: str
+    written: list[Written]
+
+    @property
+    def chosen(self) -> str:
+        """Which texts these are, of all that there are."""
+        return f"The first test prompt of draw {self.draw}, nothing selected"
+
+
+def three(reports: Path) -> Three:
+    """The first prompt of samples.jsonl. Raises: ValueError if a run of `SHOWN` is missing, or has another one."""
     rows = [json.loads(line) for line in read_text(standing(reports, SAMPLES)).splitlines()]
     first = {}
     for row in rows:
@@ -42,19 +54,19 @@ def three(reports: Path) -> tuple[str, list[Written]]:
     if missing := [name for name in SHOWN if name not in first]:
         raise ValueError(f"{reports / SAMPLES}: expected texts of {join(list(SHOWN))}, found none of {join(missing)}")
     shown = [first[name] for name in SHOWN]
-    if len({row["example_id"] for row in shown}) > 1:
+    if len({(row["seed"], row["example_id"]) for row in shown}) > 1:
         raise ValueError(f"{reports / SAMPLES}: expected the same first prompt of every run")
     written = [Written(SHOWN[row["condition"]], row["response"], row["score"]) for row in shown]
-    return shown[0]["prompt"], written
+    return Three(shown[0]["seed"], shown[0]["prompt"], written)
 
 
-def in_words(prompt: str, written: list[Written]) -> str:
+def in_words(three: Three) -> str:
     """The picture for those who do not see it."""
-    said = " ".join(f"{each.title}: “{each.response}”, score {each.score:.2f}." for each in written)
-    return f"One prompt, “{prompt}”, and three texts. {said}"
+    said = " ".join(f"{each.title}: “{each.response}”, score {each.score:.2f}." for each in three.written)
+    return f"{three.chosen}: “{three.prompt}”. {said}"
 
 
-def draw(prompt: str, written: list[Written]) -> str:
+def draw(three: Three) -> str:
     """SVG: a band a text, its score as a bar beside its name; nothing but text and rectangles."""
     y, parts = 34, []
 
@@ -62,10 +74,11 @@ def draw(prompt: str, written: list[Written]) -> str:
         kind = f' class="{style}"' if style else ""
         parts.append(f'<text x="{x}" y="{y}"{kind}>{html.escape(text, quote=False)}</text>')
 
-    for line in textwrap.wrap(f"The prompt: {prompt} …", LETTERS):
-        say(line, LEFT, "note")
-        y += LINE
-    for each in written:
+    for said in (three.chosen, f"The prompt: {three.prompt} …"):
+        for line in textwrap.wrap(said, LETTERS):
+            say(line, LEFT, "note")
+            y += LINE
+    for each in three.written:
         y += LINE // 2
         say(each.title, LEFT, "head")
         say(f"score {each.score:.2f}", WIDTH - LEFT - 76, "note")
@@ -78,6 +91,6 @@ def draw(prompt: str, written: list[Written]) -> str:
             say(line, LEFT)
             y += LINE
     frame = f'<rect x="1" y="1" width="{WIDTH - 2}" height="{y - 2}" rx="6"/>'
-    words = html.escape(in_words(prompt, written), quote=False)
+    words = html.escape(in_words(three), quote=False)
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y}" width="{WIDTH}" height="{y}" role="img">'
     return f"{head}<title>{words}</title><style>{STYLE}</style>{frame}{''.join(parts)}</svg>\n"
