@@ -111,6 +111,19 @@ def test_it_says_in_words_what_it_shows(tmp_path):
     assert (tmp_path / "forest.svg").read_bytes() == first
 
 
+def test_it_says_of_how_much_the_intervals_of_a_registered_design_are():
+    looks = [{**row, "look": 8 * (i + 1), "level": 0.0125 * (i + 1)} for i, row in enumerate(ROWS)]
+    caption, both = (
+        " ".join(forest(found).get_supxlabel().split())
+        for found in ({"settle": looks}, {"mini": ROWS, "settle": looks})
+    )
+    said = "98.75, 97.5 or 96.25 %, by a claim's look; published:"
+    assert f"Lines: intervals over seeds ({said} 95 %, where a spread was published). Marks" in caption
+    assert f"Lines: 95 % intervals over seeds (settle: {said} where a spread was published). Marks" in both
+    plain = " ".join(forest({"mini": ROWS}).get_supxlabel().split())
+    assert "Lines: 95 % intervals over seeds (published: where a spread was published). Marks" in plain
+
+
 @pytest.mark.parametrize("role", ["decides", "beside"])
 def test_it_speaks_of_italics_where_there_are_any(role):
     figure = forest({"mini": ledger(P01=[test_of("a", 0.2, 0.3), test_of("b", 0.2, 0.3, role=role)])})

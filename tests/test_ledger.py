@@ -136,6 +136,27 @@ def test_what_was_decided_shows_published_beside_ours_test_by_test():
     assert list(table["at half the budget"]) == ["holds", "opposite (turns)", "open", "", ""]
 
 
+def test_every_test_of_a_registered_design_has_its_look_and_the_level_of_its_intervals():
+    shapes = {"metric": "score", "difference": 0.1, "low": 0.05, "high": 0.15, "conditions": "a b"}
+    shapes |= dict.fromkeys(("p_t", "p_t_holm", "p_t_table", "p_exact"), 0.01)
+    more = {"rule": "0" * 64, "p": None, "source": "", "published_text": "", "sentence": "so"}
+    rows = [row("P01", "holds", component(**shapes), **more), row("P02", "holds", component(**shapes), **more)]
+    looks = [{**each, "look": look, "level": level} for each, look, level in zip(rows, (8, 32), (0.0125, 0.0322))]
+    table, usual = page.every_test(looks), page.every_test(rows)
+    assert table[f"difference [{page.AT_LOOK}]"].str.startswith("+0.10").all() and "difference [95 %]" not in table
+    assert list(table["look"]) == ["8 draws", "32 draws"] and list(table["level"]) == ["0.0125", "0.0322"]
+    assert "difference [95 %]" in usual and not {"look", "level"} & {*usual}
+    text = page.markdown(looks)
+    assert "Intervals are of 1 minus that level (98.75 or 96.78 %)" in text and "Alpha is 0.05 for all looks" in text
+    assert page.markdown(rows).endswith("Alpha is 0.05.\n") and page.coverage(rows) == "95 %"
+
+
+def test_the_committed_ledgers_pages_are_those_of_their_rows():
+    for path in sorted((ROOT / "reports").glob("*/claims/claims.json")):
+        rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+        assert page.markdown(rows) == path.with_name("claims.md").read_text(encoding="utf-8"), path
+
+
 def test_what_is_open_names_the_seeds_that_would_settle_it():
     table = page.unsettled(ROWS)
     assert list(table.test) == ["a", "c"] and set(table.claim) == {"P03"}

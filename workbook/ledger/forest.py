@@ -23,7 +23,7 @@ from matplotlib.lines import Line2D
 
 from workbook.figures.parts import alt_text, caption, legend, save
 from workbook.figures.style import GREY, INK, styled
-from workbook.ledger import one_model
+from workbook.ledger import one_model, page
 from workbook.results.tables import join, minus
 
 LOOKS = {  # profile: colour (Okabe and Ito), marker
@@ -43,7 +43,8 @@ FIRST, REST = "forest", "forest_rest"  # names of the two figures
 
 @dataclass(frozen=True)
 class Effect:
-    """In yardsticks, with its 95 % interval; None where there is none (no published spread, fewer than two seeds)."""
+    """In yardsticks, with its interval (95 %, or that of a registered design's look); None where there is none (no
+    published spread, fewer than two seeds)."""
 
     value: float
     low: float | None
@@ -125,7 +126,8 @@ def forest(ledgers: Mapping[str, Sequence[Mapping[str, Any]]], rows: Sequence[Co
     """Published effects (open diamonds, dashed) above measured ones (filled, solid), one row per contrast, by claim.
 
     ledgers: as for `contrasts`; rows: those of them that are drawn (default: all).
-    Lines: 95 % intervals. What lies beyond the axis stands at its edge, with its number.
+    Lines: intervals of 95 %, in a registered design of 1 minus the level of a claim's look. What lies beyond the axis
+    stands at its edge, with its number.
     Raises: ValueError if no contrast with a published effect was tested.
     """
     found = contrasts(ledgers) if rows is None else list(rows)
@@ -164,9 +166,9 @@ def forest(ledgers: Mapping[str, Sequence[Mapping[str, Any]]], rows: Sequence[Co
         caption(
             figure,
             "A row is one contrast, claim and test. Open diamond, dashed: published. Filled, solid: measured here. "
-            "Lines: 95 % intervals over seeds (published: where a spread was published). Marks on the same side of 0: "
-            "the same direction. A mark at the edge with an arrow lies beyond the axis, at the number beside it; a "
-            "line that ends in an arrowhead goes on. "
+            + _intervals(ledgers, profiles)
+            + "Marks on the same side of 0: the same direction. A mark at the edge with an arrow lies beyond the axis, "
+            "at the number beside it; a line that ends in an arrowhead goes on. "
             + ASIDE * any(not c.decides for c in found)
             + " ".join(agreement(found, p) for p in profiles),
         )
@@ -180,6 +182,18 @@ def _looks(profiles: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Colour and marker of each profile: the same in every plot for ours, the next free one for others."""
     unknown = [p for p in profiles if p not in LOOKS]
     return {p: LOOKS[p] if p in LOOKS else OTHERS[unknown.index(p) % len(OTHERS)] for p in profiles}
+
+
+def _intervals(ledgers: Mapping[str, Sequence[Mapping[str, Any]]], profiles: Sequence[str]) -> str:
+    """Of how much the intervals are, a registered design's by the look that gave each claim its word."""
+    usual = page.coverage([])
+    own = {p: f"{said}, by a claim's look; " for p in profiles if (said := page.coverage(ledgers[p])) != usual}
+    if len(own) == len(profiles) == 1:
+        return (
+            f"Lines: intervals over seeds ({''.join(own.values())}published: {usual}, where a spread was published). "
+        )
+    looks = "".join(f"{profile}: {said}" for profile, said in own.items())
+    return f"Lines: {usual} intervals over seeds ({looks}published: where a spread was published). "
 
 
 def _reach(found: Sequence[Contrast]) -> float:

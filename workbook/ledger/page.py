@@ -30,6 +30,8 @@ from workbook.store.files import atomic_write, plain
 Rows = Sequence[Mapping[str, Any]]
 SHORT = {"yardsticks": "", "share of runs": " (share of runs)", "own unit": " (its own unit)"}
 NOTHING = "–"
+P_VALUES = {"p (t)": "p_t", "Holm": "p_t_holm", "Holm, table": "p_t_table", "p (exact)": "p_exact"}
+AT_LOOK = "at its look's level"  # of a registered design's intervals, 1 - level
 PLACE = "../../rule.md"  # of the rule, from a page of a profile
 SEEN = "results of these runs, or of earlier ones like them,"
 SHARP = (
@@ -199,27 +201,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """The ledger as Markdown: what it comes to, the table, every test, the rule with its hash."""
-    tests = [
-        {
-            "claim": row["id"],
-            "test": c["name"] + ("" if c["role"] == "decides" else " (beside)"),
-            "metric": c["metric"],
-            "difference [95 %]": _raw(c),
-            "effect": effect(c["effect"], c["effect_low"], c["effect_high"]),
-            "published": effect(c["published"], c["published_low"], c["published_high"]),
-            "stated": ("±" if c["direction"] == "equal" else "") + f"{c['stated']:.3g}",
-            "unit": c["unit"],
-            "p (t)": p_value(c["p_t"]),
-            "Holm": p_value(c["p_t_holm"]),
-            "Holm, table": p_value(c["p_t_table"]),
-            "p (exact)": p_value(c["p_exact"]),
-            "n": "" if c["n"] is None else f"{c['n']}",
-            "n that settles it": "" if c["n_needed"] is None else in_words(c["n_needed"], c["n"]),
-            "word": c["word"] + (f" ({c['note']})" if c["note"] else ""),
-        }
-        for row in rows
-        for c in row["components"]
-    ]
+    tests = every_test(rows)
     parts = [
         f"# Claims, profile {rows[0]['profile']}" if rows else "# Claims",
         beside.said(rows) or counts(rows) + ".",
@@ -227,15 +209,54 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         *([one_model.SAID] if one_model.marked(rows) else []),
         tables.markdown(table(rows)),
     ]
-    if tests:
-        parts += ["## Every test", tables.markdown(pd.DataFrame(tests))]
+    if len(tests):
+        parts += ["## Every test", tables.markdown(tests)]
     if len(sharp := sharpness(rows)):
         parts += ["## How sharp the tests are", SHARP, tables.markdown(sharp)]
-    parts += [
-        "## The rule",
-        *(f"{linked(row['rule'], 'as_registered' in row)} Alpha is {paired.ALPHA:g}." for row in rows[:1]),
-    ]
+    said = [f"{linked(row['rule'], 'as_registered' in row)} {alpha(rows)}" for row in rows[:1]]
+    parts += ["## The rule", *said]
     return "\n\n".join(parts) + "\n"
+
+
+def every_test(rows: Rows) -> pd.DataFrame:
+    """A row per test, those that stand beside too; of a registered design with the look that gave the claim its word,
+    and the level of that look, which is that of the intervals."""
+    levels = any("level" in row for row in rows)
+    lines = [
+        {
+            "claim": row["id"],
+            "test": c["name"] + ("" if c["role"] == "decides" else " (beside)"),
+            "metric": c["metric"],
+            f"difference [{AT_LOOK if levels else '95 %'}]": _raw(c),
+            **{of: effect(c[of], c[f"{of}_low"], c[f"{of}_high"]) for of in ("effect", "published")},
+            "stated": ("±" if c["direction"] == "equal" else "") + f"{c['stated']:.3g}",
+            "unit": c["unit"],
+            **{title: p_value(c[name]) for title, name in P_VALUES.items()},
+            **({"look": f"{row['look']} draws", "level": f"{row['level']:.4f}"} if levels else {}),
+            "n": "" if c["n"] is None else f"{c['n']}",
+            "n that settles it": "" if c["n_needed"] is None else in_words(c["n_needed"], c["n"]),
+            "word": c["word"] + (f" ({c['note']})" if c["note"] else ""),
+        }
+        for row in rows
+        for c in row["components"]
+    ]
+    return pd.DataFrame(lines)
+
+
+def coverage(rows: Rows) -> str:
+    """Of how much the intervals of a ledger are: "95 %", or of a registered design 1 - the level of each look that gave
+    words, "98.75, 98.39 or 96.78 %"."""
+    levels = sorted({row["level"] for row in rows if "level" in row}) or [paired.ALPHA]
+    return join([f"{100 * (1 - level):.4g}" for level in levels], " or ") + " %"
+
+
+def alpha(rows: Rows) -> str:
+    """At what level the rows were judged; in a registered design, that of each look."""
+    levels = dict(sorted((row["look"], row["level"]) for row in rows if "level" in row))
+    each = join([f"{level:.4f} after {look} draws" for look, level in levels.items()])
+    looks = f" for all looks together, of each look the level beside its tests: {each}. Intervals are of 1 minus that "
+    looks += f"level ({coverage(rows)}); those published are of 95 %"
+    return f"Alpha is {paired.ALPHA:g}{looks if levels else ''}."
 
 
 def linked(rule: str, registered: bool = False) -> str:
@@ -292,10 +313,8 @@ def counts(rows: Sequence[Mapping[str, Any]]) -> str:
 def write_csv(path: Path, names: Sequence[str], lines: Sequence[Sequence[Any]]) -> None:
     """A table whose numbers keep all the digits that they have; nothing for None."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerows(
-        [names, *(["" if v is None else repr(v) if isinstance(v, float) else v for v in line] for line in lines)]
-    )
+    written = ([repr(v) if isinstance(v, float) else v for v in line] for line in lines)
+    csv.writer(out, lineterminator="\n").writerows([names, *written])
     atomic_write(path, out.getvalue())
 
 

@@ -16,7 +16,7 @@ from workbook.statistics.rule import FOR, OPPOSITE, TOO_SMALL
 from workbook.statistics.sequential import levels
 
 PLANTED = {"K01": FOR, "K02": (TOO_SMALL,), "K03": (OPPOSITE,)}  # claim: what the ledger has to say of it
-AT_LEVEL = {"here [95 %]": "here [at its look's level]"}  # of intervals, 1 - level
+AT_LEVEL = {"here [95 %]": f"here [{page.AT_LOOK}]"}
 SURE = ("C09", "C12")  # of which little else could come out: their traps say why
 HEAD = """# The registered design `{profile}`, look by look
 
