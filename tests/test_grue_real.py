@@ -401,7 +401,13 @@ def test_the_plan_says_what_is_missing_and_grows_with_what_is_asked(tmp_path, mo
     assert "MISSING: download it, or a mirror's models/google-t5/t5-base" in said and "222,903,552 parameters" in said
     assert said.count("MISSING") == 2 + 7
     assert grue_plan.main(["real"]) == 1 and "trains its own models" in capsys.readouterr().err
-    assert grue_plan.main(["papre"]) == 1 and "Traceback" not in capsys.readouterr().err
+    assert grue_plan.main(["papre"]) == 1
+    assert (
+        capsys.readouterr().err == "error: profile: expected one of paper, real, got 'papre'; did you mean 'paper'?\n"
+    )
+    assert grue_plan.main(["mini"]) == 1  # make grue-plan without a profile
+    said = capsys.readouterr().err
+    assert "need no plan (make grue, about an hour); expected PROFILE=paper\n" in said and "No such file" not in said
 
     ours, task = grue.load(ROOT / "grue" / "paper" / "params.yaml"), tasks.task("common_gen")
     model = grue_plan.shape(ours, False)

@@ -1,6 +1,6 @@
 """Anybody's answers as a row of the leaderboard: whatever wrote them, they are scored and judged as ours are.
 
-prompts(settings, task("common_gen"), seed=1)       # what has to be answered: example_id and prompt
+prompts(settings, task("common_gen"), seed=6)       # what has to be answered: example_id and prompt
 rows(settings, "my method", answers)                # answers: dicts with task, seed, example_id, response
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from rlnlp.settings import nearest
 from workbook.grue import tasks
 from workbook.grue.arms import ARMS
-from workbook.grue.baselines import judged
+from workbook.grue.baselines import ANOTHER, judged
 from workbook.grue.example import Task
 from workbook.grue.run import given
 from workbook.grue.scoring import ready
@@ -32,8 +32,9 @@ class SubmissionError(ValueError):
 def prompts(ours: Grue, task: Task, seed: int | str) -> list[dict[str, Any]]:
     """task, seed, example_id and prompt of a seed's test examples, in their order. No reference is shown.
 
-    Raises: SubmissionError for a seed that is not the benchmark's.
+    Raises: SubmissionError for a task or a seed that is not the benchmark's.
     """
+    _known(ours, task.name)
     known = {f"{one}": one for one in ours.seeds}
     if f"{seed}" not in known:
         raise SubmissionError(f"seed: expected one of {', '.join(known)}, got {seed}")
@@ -57,8 +58,10 @@ def read(path: str | Path) -> list[dict[str, Any]]:
         gone = [key for key in KEYS if not isinstance(answer, dict) or key not in answer]
         if gone:
             raise SubmissionError(f"{path}, line {place}: expected {', '.join(KEYS)}; no {gone[0]}")
-        if not isinstance(answer["response"], str) or type(answer["seed"]) is not int:
-            raise SubmissionError(f"{path}, line {place}: expected a whole number as seed and text as response")
+        if type(answer["seed"]) is not int or not all(isinstance(answer[key], str) for key in KEYS if key != "seed"):
+            raise SubmissionError(
+                f"{path}, line {place}: expected a whole number as seed and text as task, example_id and response"
+            )
         found.append(answer)
     return found
 
@@ -69,15 +72,14 @@ def rows(ours: Grue, name: str, answers: Iterable[Mapping[str, Any]]) -> list[di
     Raises: SubmissionError for a name that is taken or cannot name a file, an unknown task or seed, and answers that
     are missing, unknown or twice.
     """
-    if not NAME.fullmatch(name) or name in ARMS:
-        raise SubmissionError(f"name: expected letters, digits, ' ._+-', at most 40, and none of ours; got {name!r}")
+    if not NAME.fullmatch(name):
+        raise SubmissionError(f"name: expected a letter, then letters, digits, ' ._+-', at most 40; got {name!r}")
+    if name in (names := taken(ours)):
+        raise SubmissionError(f"name: expected one that is not taken ({', '.join(names)}), got {name!r}")
     said: dict[tuple[str, int], dict[str, str]] = {}
     for answer in answers:
         task, seed = answer["task"], answer["seed"]
-        if task not in ours.tasks:
-            raise SubmissionError(
-                f"task: expected one of {', '.join(ours.tasks)}, got {task!r}{nearest(task, ours.tasks)}"
-            )
+        _known(ours, task)
         if seed not in ours.seeds:
             raise SubmissionError(f"{task}: seed: expected one of {list(ours.seeds)}, got {seed}")
         mine = said.setdefault((task, seed), {})
@@ -85,6 +87,16 @@ def rows(ours: Grue, name: str, answers: Iterable[Mapping[str, Any]]) -> list[di
             raise SubmissionError(f"{task}, seed {seed}: {answer['example_id']} is answered twice")
         mine[answer["example_id"]] = answer["response"]
     return [_row(ours, name, task, seed, said.get((task, seed), {})) for task in _named(said) for seed in ours.seeds]
+
+
+def taken(ours: Grue) -> list[str]:
+    """The names of the tables' other rows: arms, trivial answers of every task, another human's reference."""
+    return [*ARMS, *sorted({answer for name in ours.tasks for answer in tasks.task(name).trivial}), ANOTHER]
+
+
+def _known(ours: Grue, task: str) -> None:
+    if task not in ours.tasks:
+        raise SubmissionError(f"task: expected one of {', '.join(ours.tasks)}, got {task!r}{nearest(task, ours.tasks)}")
 
 
 def _named(said: Mapping[tuple[str, int], Any]) -> list[str]:

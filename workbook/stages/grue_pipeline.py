@@ -3,7 +3,7 @@
     python -m workbook.stages.grue_pipeline [--jobs 2]      from nothing to grue/runs; again, only what changed
     python -m workbook.stages.grue_pipeline --profile real  the same on real rows (grue/real), draw by draw
     python -m workbook.stages.grue_pipeline smoke           two tasks, six conditions, one seed, small: do they run?
-    python -m workbook.stages.grue_pipeline prompts common_gen 1     what a method of your own has to answer
+    python -m workbook.stages.grue_pipeline prompts common_gen 6     what a method of your own has to answer
     python -m workbook.stages.grue_pipeline row "my method" FILE     its answers as rows: grue/submitted/README.md
 
 DVC owns the stages (grue/dvc.yaml, grue/params.yaml); what shows progress and time left, stops and goes on is
@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -43,6 +45,7 @@ RAW = [
     "workbook.grue.words:words",
 ]
 PROFILES = {"mini": "grue", "real": "grue/real", "paper": "grue/paper"}  # the first: generated rows
+OF_MINI = ("prompts", "row", "smoke")  # parts that no other profile has
 EXPECTED = {
     "raw@": 120,
     "runs@": 120,
@@ -174,6 +177,7 @@ def prompts(task: str, seed: str) -> None:
 
     for line in submitted.prompts(settings.load(ROOT / "grue" / "params.yaml"), tasks.task(task), seed):
         print(json.dumps(line, ensure_ascii=False))
+    sys.stdout.flush()  # who reads may have gone
 
 
 def row(name: str, path: str) -> None:
@@ -261,6 +265,12 @@ def everything(jobs: int) -> bool:
     return reproduce(ROOT / "grue", SCRATCH, jobs, ours=False)
 
 
+def _seed(given: str) -> int:
+    if not given.isdecimal():
+        raise ValueError(f"seed: expected a whole number, got {given!r}")
+    return int(given)
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m workbook.stages.grue_pipeline", description=__doc__.partition("\n")[0]
@@ -282,9 +292,9 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     parts = {
         "code": (0, lambda: code("build/code")),
-        "raw": (1, lambda seed: raw(int(seed))),
+        "raw": (1, lambda seed: raw(_seed(seed))),
         "run": (2, one),
-        "draw": (2, lambda task, seed: draw(task, int(seed))),
+        "draw": (2, lambda task, seed: draw(task, _seed(seed))),
         "report": (0, report if args.profile == "mini" else lambda: report_of_draws(args.profile)),
         "prompts": (2, prompts),
         "row": (2, row),
@@ -292,12 +302,17 @@ def main(argv: list[str] | None = None) -> int:
     }
     if len(args.names) != (parts[args.part][0] if args.part else 0):
         parser.error(f"{args.part or 'the whole'}: {says}; the others take nothing")
+    if args.part in OF_MINI and args.profile != "mini":
+        parser.error(f"{args.part}: of generated rows alone; expected no --profile {args.profile}")
     try:
         if args.part is None:
             jobs = max(1, args.jobs)
             work = (lambda: everything(jobs)) if args.profile == "mini" else lambda: of_draws(args.profile, jobs)
             return status(work, args.tied, "the same command goes on from here")
         parts[args.part][1](*args.names)
+    except BrokenPipeError:  # as of `| head`; nothing is left to say, at the end of the process too
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except (LockError, TrainingError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -18,6 +18,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, GPT2Config, T5Config
 
+from rlnlp.settings import nearest
 from workbook.grue import settings as grue
 from workbook.grue import tasks
 from workbook.grue.arms import arm
@@ -159,13 +160,31 @@ def _why(ours: Grue) -> str:
     return DEVICES[ours.device.partition(":")[0]].why
 
 
+def _settings(profile: str) -> Path:
+    """The settings file of a profile. Raises: ValueError for one that there is not, and for generated rows."""
+    found = {path.parent.name: path for path in sorted((ROOT / "grue").glob("*/params.yaml"))}
+    if profile == "mini":
+        brought = [name for name, path in found.items() if _brings(grue.load(path))]
+        raise ValueError(
+            "profile mini: generated rows and models of its own need no plan (make grue, about an hour); expected "
+            f"PROFILE={' or '.join(brought)}"
+        )
+    if profile not in found:
+        raise ValueError(f"profile: expected one of {', '.join(found)}, got {profile!r}{nearest(profile, found)}")
+    return found[profile]
+
+
+def _brings(ours: Grue) -> bool:
+    return bool(ours.bring.encoder_decoder and ours.bring.causal)
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m workbook.stages.grue_plan", description=__doc__.partition("\n")[0])
     parser.add_argument("profile", help="a folder of grue/ whose models are brought: paper")
     args = parser.parse_args(argv)
     try:
-        ours = grue.load(ROOT / "grue" / args.profile / "params.yaml")
-        if not (ours.bring.encoder_decoder and ours.bring.causal):
+        ours = grue.load(_settings(args.profile))
+        if not _brings(ours):
             raise ValueError(f"profile {args.profile}: trains its own models; the comment of its settings has its cost")
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
