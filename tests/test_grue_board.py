@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -20,6 +24,7 @@ from workbook.grue.example import Example, Published
 from workbook.grue.run import drawn
 from workbook.grue.scoring import ready
 from workbook.ledger import checks
+from workbook.stages.processes import environment
 from workbook.store.tables import read_table, write_table
 
 LOOK = {"n": 256, "split": "test", "decoding": "greedy", "checkpoint": "raw 12345678"}
@@ -423,8 +428,8 @@ def test_answers_to_what_was_not_asked_and_names_that_are_taken_are_refused(smal
     more = [*answers(small), {"task": "common_gen", "seed": 0, "example_id": "common_gen-77", "response": "x"}]
     with pytest.raises(submitted.SubmissionError, match="no test example is called 'common_gen-77'"):
         submitted.rows(small, "mine", more)
-    for name in ("ppo", "../x", ""):
-        with pytest.raises(submitted.SubmissionError, match="name: expected"):
+    for name in ("../x", ""):
+        with pytest.raises(submitted.SubmissionError, match="name: expected a letter, then"):
             submitted.rows(small, name, [])
 
 
@@ -437,6 +442,9 @@ def test_answers_to_what_was_not_asked_and_names_that_are_taken_are_refused(smal
             "line 1: expected task, seed, example_id, response; no example_id",
         ),
         ('{"task": "x", "seed": "1", "example_id": "e", "response": ""}', "line 1: expected a whole number as seed"),
+        ('{"task": "x", "seed": 1, "example_id": ["e"], "response": ""}', "and text as task, example_id and response"),
+        ('{"task": ["x"], "seed": 1, "example_id": "e", "response": ""}', "and text as task, example_id and response"),
+        ('{"task": "x", "seed": 1, "example_id": "e", "response": 2}', "and text as task, example_id and response"),
     ],
 )
 def test_lines_that_are_no_answers_are_named(tmp_path, text, message):
@@ -444,6 +452,72 @@ def test_lines_that_are_no_answers_are_named(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(submitted.SubmissionError, match=message):
         submitted.read(path)
+
+
+FULL = grue.load(ROOT / "grue" / "params.yaml")
+OTHERS = [
+    ("narrativeqa", "the park"),
+    ("daily_dialog", "a full stop"),
+    ("common_gen", "ppo"),
+    ("totto", "sup_ppo_bleu"),
+]
+
+
+@pytest.mark.parametrize(("task", "name"), OTHERS)
+def test_a_method_cannot_have_the_name_of_another_row(task, name):
+    """Two rows of one name, task and seed would stop the report."""
+    with pytest.raises(submitted.SubmissionError, match=rf"that is not taken \(.*{name}.*\), got '{name}'"):
+        submitted.rows(FULL, name, [])
+    with pytest.raises(BoardError):
+        board.board([*lines(task, name, values=[0.1]), *lines(task, name, "submitted", values=[0.1])])
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "message"),
+    [
+        (["prompts", "imdb", "6"], 1, "error: task: expected one of common_gen, "),
+        (["prompts", "comon_gen", "6"], 1, "did you mean 'common_gen'"),
+        (["prompts", "common_gen", "1"], 1, "error: seed: expected one of 6, 7, 8, 9, 10, got 1"),
+        (["--profile", "real", "prompts", "common_gen", "6"], 2, "prompts: of generated rows alone"),
+        (
+            ["--profile", "real", "row", "mine", "answers.jsonl"],
+            2,
+            "row: of generated rows alone",
+        ),
+        (["raw", "x"], 1, "error: seed: expected a whole number, got 'x'"),
+        (["draw", "multi30k", "x"], 1, "error: seed: expected a whole number, got 'x'"),
+        (["row", "the park", "/dev/null"], 1, "error: /dev/null, line 1: not JSON"),
+    ],
+)
+def test_a_command_that_cannot_be_done_says_why_in_a_line(argv, status, message, capsys):
+    from workbook.stages import grue_pipeline
+
+    try:
+        ended = grue_pipeline.main(argv)
+    except SystemExit as left:
+        ended = left.code
+    said = capsys.readouterr()
+    assert ended == status and message in said.err and "Traceback" not in said.err and not said.out
+
+
+def test_a_reader_who_has_gone_is_no_error():
+    """`prompts ... | head`: what comes after its first line has nowhere to go."""
+    command = [sys.executable, "-m", "workbook.stages.grue_pipeline", "prompts", "common_gen", "6"]
+    piped = subprocess.Popen(command, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    piped.stdout.close()
+    assert piped.stderr.read() == b"" and piped.wait() == 128 + signal.SIGPIPE
+
+
+def test_the_commands_that_are_written_down_are_of_seeds_that_the_benchmark_has(capsys):
+    from workbook.stages import grue_pipeline
+
+    readme = (ROOT / "grue" / "submitted" / "README.md").read_text()
+    (loop,) = re.findall(r"for seed in ([\d ]+); do .* prompts (\w+) \$seed; done", readme)
+    assert [*map(int, loop[0].split())] == [*FULL.seeds] and loop[1] in FULL.tasks
+    assert f"seeds {FULL.seeds[0]} to {FULL.seeds[-1]} has to be answered" in readme.replace("\n", " ")
+    examples = re.findall(r"prompts (\w+) (\d+)", grue_pipeline.__doc__)
+    examples += re.findall(r'task\("(\w+)"\), seed=(\d+)', submitted.__doc__)
+    assert len(examples) == 2 and all(task in FULL.tasks and int(seed) in FULL.seeds for task, seed in examples)
 
 
 # ------------------------------------------------------------------------------------------------------ from the tables
