@@ -79,6 +79,9 @@ class Engine:
             yield
         finally:
             self.shards = before
+            self.kept.clear()  # samplers of an evaluation's batches, larger than any of training,
+            if torch.cuda.is_initialized():
+                torch.cuda.empty_cache()  # and what it took of the card, which others have a share of
 
     def rollout(
         self,

@@ -83,8 +83,8 @@ def rounded(model: PreTrainedModel) -> PreTrainedModel:
         weight = module._parameters.get("weight")
         if weight is not None and weight.dim() == 2 and not isinstance(module, nn.Embedding):
             for name, own in list(module.named_parameters(recurse=False)):
-                added = -len(own) % EVEN if module is last and not module._buffers else 0
-                own = torch.cat([own, own.new_zeros(added, *own.shape[1:])])
+                if module is last and not module._buffers:
+                    own = torch.cat([own, own.new_zeros(-len(own) % EVEN, *own.shape[1:])])
                 setattr(module, name, nn.Parameter(own.to(torch.bfloat16), requires_grad=False))
     return frozen
 
@@ -94,4 +94,5 @@ def refresh(frozen: nn.Module, model: nn.Module) -> None:
     """Round the weights of ``model``, as they are now, into its ``rounded`` copy, in place."""
     ours = dict(frozen.named_parameters(remove_duplicate=False))
     for name, weight in model.named_parameters(remove_duplicate=False):
-        ours[name][: len(weight)].copy_(weight)
+        rounded = ours[name]
+        (rounded if rounded.shape == weight.shape else rounded[: len(weight)]).copy_(weight)

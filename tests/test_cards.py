@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import types
 
 import distributed
 import pytest
 import torch
 
 from rlnlp.settings import ConfigError
+from workbook.draws import base
 from workbook.stages import cards, cluster, processes, scheduler, units
 from workbook.stages.sweep import Sweep
 
@@ -114,3 +116,23 @@ def test_stages_side_by_side_have_a_card_each_and_the_next_has_the_free_one(monk
     known = scheduler.Scheduler(tmp_path, tmp_path, needs, {*needs}, 2, of_slot=cards.slots("cuda"))
     assert known.run()
     assert [card for _, card in begun] == ["4", "7", "7", "7"] and {stage for stage, _ in begun} == {*needs}
+
+
+def test_a_unit_finds_its_process_as_a_new_one_is(monkeypatch, tmp_path):
+    """A search in tf32 on a worker, then models: those would otherwise be trained in tf32 there, and in fp32 elsewhere,
+    under the same key."""
+    seen = []
+
+    def build(*given):
+        seen.append((torch.get_float32_matmul_precision(), torch.are_deterministic_algorithms_enabled()))
+
+    monkeypatch.setattr(units.conditions, "load_stage", lambda *given: types.SimpleNamespace(scratch=tmp_path))
+    monkeypatch.setattr(base, "build", build)
+    torch.set_float32_matmul_precision("high")
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        units.work(units.Unit("models@1", 1), tmp_path)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+        torch.use_deterministic_algorithms(False)
+    assert seen == [("highest", False)]

@@ -221,6 +221,17 @@ def test_what_cannot_be_cut_is_refused():
         assert len(rollout.sample(policy, prompts(3), sampling, generator())) == 3
 
 
+def test_what_an_evaluation_recorded_is_let_go():
+    """Its batches are larger than any of training, and other processes have a share of the card."""
+    policy, engine = gpt2(), Engine(static=True)
+    engine.install(policy)
+    sampling = rollout.sampling_from(policy, 4)
+    with engine.uncut():
+        rollout.sample(policy, prompts(3), sampling, generator())
+        assert len(engine.kept) == 1
+    assert not engine.kept
+
+
 class Second:
     """A team's second process of two; ``other``: what the first one gives for a tensor."""
 

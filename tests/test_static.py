@@ -10,8 +10,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import LlamaConfig, LlamaForCausalLM
 
+import rlnlp.static
 from rlnlp import models, rollout, samplers
-from rlnlp.precision import EVEN, numerics, refresh, rounded
+from rlnlp.precision import EVEN, refresh, rounded
 from rlnlp.recorded import Step
 from rlnlp.static import StaticDecoder, attention_mask
 from rlnlp.static_rollout import BLOCK, StaticSampler, Truncation, draw, nucleus, sample_static
@@ -242,17 +243,19 @@ def test_a_limited_vocabulary_stays_limited_in_bf16(policy):
 
 
 @torch.no_grad()
-def test_weights_rounded_once_are_the_weights_autocast_rounds(policy):
+def test_weights_rounded_once_are_the_weights_autocast_rounds(policy, monkeypatch):
     policy, batch = copy.deepcopy(policy), prompts(8, vocabulary=V)
     decoder = StaticDecoder(policy, batch, 3, "bf16")
     for weight in policy.parameters():
         weight.mul_(1.1)
+    monkeypatch.setattr(rlnlp.static, "rounded", lambda model: model)  # autocast rounds at every step
+    written = StaticDecoder(policy, batch, 3, "bf16")  # in the same shapes: processors round sums of others otherwise
     decoder.start(batch)
-    with numerics("bf16", torch.device("cpu")):
-        expected = policy(
-            input_ids=batch.ids, attention_mask=batch.mask.long(), position_ids=models.positions(batch.mask)
-        )
-    assert torch.equal(decoder.logits(), expected.logits[:, -1].float())
+    for token in (5, 7):
+        expected = written.logits()
+        assert torch.equal(decoder.logits(), expected) and expected.any()
+        for one in (decoder, written):
+            one.append(torch.full((8,), token))
     kinds = {name: weight.dtype for name, weight in decoder.model.named_parameters(remove_duplicate=False)}
     assert kinds["transformer.wte.weight"] == kinds["transformer.ln_f.weight"] == torch.float32
     assert kinds["lm_head.weight"] == kinds["transformer.h.0.mlp.c_fc.weight"] == torch.bfloat16
@@ -277,6 +280,35 @@ def test_bf16_samples_are_close_to_what_they_are_scored_at(policy):
     drawn = sample_static(policy, batch, sampling, generator(), precision="bf16")
     off = (models.score_tokens(policy, drawn) - drawn.logprobs).abs()
     assert drawn.logprobs.dtype == torch.float32 and 1e-4 < off.max() < 0.5 and off.mean() < 0.05
+
+
+def test_a_rounded_copy_follows_numbers_without_a_dimension():
+    model = gpt2(V)
+    model.scale = torch.nn.Parameter(torch.tensor(2.0))
+    copied = rounded(model)
+    model.scale.data.fill_(3.0)
+    refresh(copied, model)
+    assert copied.scale.item() == 3.0
+
+
+@pytest.mark.parametrize("asked", [(True, True), (True, False), (False, False)])
+def test_a_step_writes_in_place_and_leaves_determinism_as_it_was(policy, asked):
+    """Where torch is to be deterministic, cuda sorts before each write of a column."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Spy:
+        def __call__(self, logits, state=None):
+            seen.append(torch.are_deterministic_algorithms_enabled())
+            return logits, torch.ones_like(logits, dtype=torch.bool), state
+
+    seen, given = [], rollout.sampling_from(policy, T)
+    state = torch.are_deterministic_algorithms_enabled, torch.is_deterministic_algorithms_warn_only_enabled
+    torch.use_deterministic_algorithms(asked[0], warn_only=asked[1])
+    try:
+        sample_static(policy, prompts(4, vocabulary=V), given, generator(), Spy())
+        assert len(seen) >= 2 and not any(seen) and tuple(each() for each in state) == asked
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 def logits_of(kind, rows, size, seed):

@@ -76,7 +76,7 @@ def compared(row: dict, shape: Shape, prompts, T: int, precision: str) -> None:
         seen = ppo.collect(state, prompts, rising, config)
         if steps is not None:
             state.engine, engines.StaticSteps = engine, steps
-        ppo.update(state, seen, config)
+        row["first_ratio_error"] = ppo.update(state, seen, config)["policy/first_ratio_error"]
         ends.append(weights_of(state.policy))
     row["moved"], row["weights_off"] = ((one - ends[0]).abs().max().item() for one in (before, ends[2]))
     row["recorded"], row["graph_is_eager"] = was_recorded(engine), torch.equal(ends[1], ends[2])

@@ -25,13 +25,13 @@ def summary(found: dict[str, dict]) -> dict | None:
     rows = {name: [with_floor(row, rate) for row in one["rows"]] for name, one in measured.items()}
     rows["iteration"] = [with_gradient(row) for row in rows.get("iteration", []) if row["name"].endswith("paper")]
     facts = {p: best_of(rows, "facts", "tflop_s", max, precision=p) for p in PRECISIONS}
-    graph = {"name": "graph", "precision": "bf16", "rule": "plain", "least": {"B": 64}}
+    graph, first = {"name": "graph", "precision": "bf16", "rule": "plain", "least": {"B": 64}}, next(iter(REAL.shapes))
     return {
         "device": ", ".join(sorted({one["device"] for one in measured.values()})),
         "copy_tb_s": best_of(rows, "facts", "tb_s", max),
         **facts,
         "decode_share": best_of(rows, "decode", "share", min, **graph),
-        "update_share": best_of(rows, "update", "share", max, precision="bf16", least={"tokens": 3500}),
+        "update_share": best_of(rows, "update", "share", max, precision="bf16", shape=first, least={"tokens": 3500}),
         "update_fp32_share": best_of(rows, "update", "share", max, name="eager", precision="fp32"),
         "readable_ms": best_of(rows, "decode", "median_ms", min, name="readable", B=64),
         "gradient_s": best_of(rows, "iteration", "gradient_s", min, name="PPO, paper", precision="bf16"),
@@ -57,12 +57,16 @@ def targets(found: dict[str, dict], rate: dict[str, float]) -> list[dict]:
     large = {"precision": "bf16", "least": {"tokens": 3500}}
     paper = {what: pick("iteration", "fixed_s", min, name=what) for what in ("PPO, paper", "NLPO, paper")}
     slow = pick("decode", "median_ms", min, name="readable", B=64)
-    fast = pick("decode", "median_ms", min, name="graph", shape=first, B=64, rule="plain")
+    fast = {
+        p: pick("decode", "rollout_token_ms", min, name="graph", shape=first, B=64, rule="plain", precision=p)
+        for p in ("bf16", "fp32")
+    }
     checks = [
         ("decode, 124M bf16, 256 episodes or more: share of the bandwidth limit", 0.5, 1,
          pick("decode", "share", max, **graph, least={"B": 256})),
         ("the same at 64", 0.35, 1, pick("decode", "share", max, **graph, B=64)),
-        ("decode at 64, times the readable path, which is in fp32", 10, 1, slow / fast if slow and fast else None),
+        ("a rollout at 64, times the readable path, which is in fp32", 10, 1, times(slow, fast["bf16"])),
+        ("the same in fp32", 10, 1, times(slow, fast["fp32"])),
         ("update, bf16, compiled or recorded or both, from 3,500 tokens: share of the GEMM rate", 0.4, 1,
          max(filter(None, (pick("update", "share", max, name=name, **large) for name in QUICK)), default=None)),
         ("an iteration of PPO at the paper's settings, fixed shapes, s", 0.5, -1, paper["PPO, paper"]),
@@ -75,6 +79,11 @@ def targets(found: dict[str, dict], rate: dict[str, float]) -> list[dict]:
         bound = f"{'at least' if sign > 0 else 'at most'} {target:g}"
         lines.append({"target": what, "bound": bound, "measured": "" if value is None else value, "": verdict})
     return [*lines, printed(found)]
+
+
+def times(slow: float | None, fast: float | None) -> float | None:
+    """How many times as long ``slow`` is, where both were measured."""
+    return slow / fast if slow and fast else None
 
 
 def printed(found: dict[str, dict]) -> dict:

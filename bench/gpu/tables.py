@@ -27,6 +27,8 @@ def with_floor(row: dict, rate: dict[str, float]) -> dict:
     if not floor or "median_ms" not in row:
         return row
     more = {"tokens_s": row["tokens"] / row["median_ms"] * 1e3} if "tokens" in row else {}
+    if "prefill_ms" in row:  # of a whole rollout, its prompt too, a token of it
+        more["rollout_token_ms"] = (row["prefill_ms"] + (REAL.new - 1) * row["median_ms"]) / REAL.new
     return {**row, **more, "floor_ms": floor, "share": floor / row["median_ms"]}
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from bench.gpu.scale import model_of, prompts_of
 from bench.gpu.stage import Stage, by_worth, compiler, timed
-from workbook.stages.roofline import Shape, optimizer_bytes, update_flops
+from workbook.stages.roofline import Shape, step_of_weights_bytes, update_flops
 
 SLOW = {"fp32": 3e13, "tf32": 1e14, "bf16": 1e14}  # operations a second of a slow update: whether a row fits the time
 
@@ -41,9 +41,12 @@ def backward(state, batch: dict, sampling, config, precision: str, loss_of: Call
 
     from rlnlp.precision import numerics
 
-    with numerics(precision, torch.device(batch["ids"].device.type)):
-        loss = loss_of(state, batch, sampling, config)
-    loss.backward()
+    device = torch.device(batch["ids"].device.type)
+    whole = "tf32" if precision == "tf32" else "fp32"  # of backward too; bf16 is of forward
+    with numerics(whole, device):
+        with numerics(precision, device):
+            loss = loss_of(state, batch, sampling, config)
+        loss.backward()
 
 
 def clear(weights: list) -> None:
@@ -99,7 +102,7 @@ def update(stage: Stage) -> None:
             value = ValueModel(policy)
             weights = [*policy.parameters(), *value.parameters()]
             held[name] = policy, value, weights
-            with stage.row("optimizer", shape=name, bytes=optimizer_bytes(shape)) as row:
+            with stage.row("optimizer", shape=name, bytes=step_of_weights_bytes(shape)) as row:
                 for weight in weights:
                     weight.grad = torch.ones_like(weight)
                 row |= timed(step, stage, adamw(weights), weights)

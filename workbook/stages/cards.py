@@ -5,8 +5,10 @@ For a profile of the CPU all of this is nothing: no variable is set, and a machi
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rlnlp.settings import ConfigError
@@ -41,6 +43,22 @@ def slots(device: str) -> Callable[[int], dict[str, str]]:
     """``of_slot`` with the cards of this machine."""
     cards = visible() if device == "cuda" else ()
     return lambda number: of_slot(device, number, cards)
+
+
+@contextmanager
+def as_new() -> Iterator[None]:
+    """Work within it finds this process as a new one would be, whatever it did before: its digits are those of any
+    other process. What it took of a card is given back."""
+    import torch
+
+    torch.use_deterministic_algorithms(False)
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        gc.collect()
+        if torch.cuda.is_initialized():
+            torch.cuda.empty_cache()
 
 
 def machine(device: str = "cpu") -> str:

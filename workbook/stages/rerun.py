@@ -27,7 +27,7 @@ from workbook.results.files import table_of
 from workbook.runs import checks, conditions, experiment, roots
 from workbook.runs.params import Params
 from workbook.runs.settings import Run
-from workbook.stages import depends, one_draw, outside
+from workbook.stages import cards, depends, one_draw, outside
 from workbook.store.files import atomic_json, atomic_write, file_hash
 from workbook.store.identity import Code
 
@@ -201,9 +201,11 @@ def cut(root: Path, home: Path, profile: str) -> Path:
 
 def unit(folder: Path, stage: str) -> Iterator[Path]:
     """Run a stage in its profile's folder, where we are; yields the files and folders that it made."""
-    import torch
+    with cards.as_new():
+        yield from _unit(folder, stage)
 
-    torch.use_deterministic_algorithms(False)  # as the unit before may have left it
+
+def _unit(folder: Path, stage: str) -> Iterator[Path]:
     kind, _, key = stage.partition("@")
     if kind in one_draw.MAKERS:
         notebook(kind, draw=int(key))

@@ -61,8 +61,13 @@ def update_flops(shape: Shape, episodes: int, P: int, T: int) -> float:
 
 
 def optimizer_bytes(shape: Shape) -> float:
-    """AdamW 28 bytes a weight of both networks, the clip 12, rounding weights and gradients 12."""
-    return 52.0 * 2 * shape.total
+    """The step, and rounding weights and gradients to bf16, 12 bytes a weight of both networks."""
+    return step_of_weights_bytes(shape) + 12.0 * 2 * shape.total
+
+
+def step_of_weights_bytes(shape: Shape) -> float:
+    """AdamW 28 bytes a weight of both networks, the clip 12."""
+    return 40.0 * 2 * shape.total
 
 
 @dataclass(frozen=True)

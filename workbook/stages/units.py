@@ -79,14 +79,11 @@ def differs(head: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 def work(unit: Unit, folder: Path) -> None:
     """Do a unit, or find it done. Raises as its stage does."""
-    import torch
-
     from workbook.draws import base, variants, worlds
     from workbook.runs import experiment, train, tune
 
-    torch.use_deterministic_algorithms(False)  # as the unit before may have left it
-    name, draw = key(unit.stage), unit.draw
-    with tempfile.TemporaryDirectory(prefix="unit-") as unused, contextlib.chdir(folder):  # as stages, which say draw1
+    name, draw, new = key(unit.stage), unit.draw, cards.as_new()
+    with new, tempfile.TemporaryDirectory(prefix="unit-") as unused, contextlib.chdir(folder):  # stages say draw1
         out = Path(unused) / "out"
         if kind(unit.stage) in RUNS:
             given = conditions.load_condition(name, folder)
