@@ -60,8 +60,10 @@ def compare(
     policies: name -> model; the first is the start, to which KL is measured.
     score: mean of ``reward``; KL: exact, nats per token, to the first policy; tokens: mean length of a response;
     ended: share that ended before ``max_new_tokens``; distinct-2: different word pairs of all; first: what stands
-    after the first prompt. Raises ``RewardError`` as ``scoring.evaluate_reward``.
+    after the first prompt. Raises ``RewardError`` as ``scoring.evaluate_reward``, ``ValueError`` for no policies.
     """
+    if not policies:
+        raise ValueError("policies: expected at least one, name -> model, got none")
     start, table, training = next(iter(policies.values())), Table(), [p for p in policies.values() if p.training]
     for policy in training:  # dropout would put even the start at a distance from itself
         policy.eval()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
@@ -17,15 +18,25 @@ if TYPE_CHECKING:
 
 
 def prompts_for(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: list[str], max_prompt_tokens: int | None = None
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Iterable[str],
+    max_prompt_tokens: int | None = None,
 ) -> Prompts:
     """Strings to ``Prompts`` on the model's device. max_prompt_tokens: None = half of the model's context.
 
     Warns of a model that can choose tokens which the tokenizer does not have. Raises: ``ValueError`` for weights of 16
-    bits, which a learner cannot train, for one string in place of a list, and as ``encode_prompts``.
+    bits, which a learner cannot train, for what is no model or no list of strings, and as ``encode_prompts``.
     """
     if isinstance(texts, str):
         raise ValueError("texts: expected a list of prompts, got one string; for a single prompt, put it into a list")
+    if not hasattr(model, "get_output_embeddings"):
+        raise ValueError(
+            f"model: expected a language model of transformers, then its tokenizer; got {type(model).__name__}"
+        )
+    texts = list(texts)  # a column of a data set, an array, a series
+    if (wrong := next((i for i, text in enumerate(texts) if not isinstance(text, str)), None)) is not None:
+        raise ValueError(f"texts: expected strings, got {type(texts[wrong]).__name__} at place {wrong}")
     if max_prompt_tokens is not None and max_prompt_tokens < 1:
         raise ValueError(f"max_prompt_tokens: expected 1 or more, got {max_prompt_tokens}")
     check_weights(model)

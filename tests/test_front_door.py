@@ -6,6 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import datasets
+import numpy
+import pandas
 import pytest
 import torch
 
@@ -89,6 +92,9 @@ def test_prompts_lie_where_the_model_is_and_fit_it():
     model, tokenizer = MAKE["causal"](positions=16), tokenizer_of(50)
     found = rlnlp.prompts_for(model, tokenizer, ["w1", " ".join(["w2"] * 30)])
     assert found.ids.device == model.device and found.ids.shape == (2, 8) and found.meta[1]["cut"] == 22
+    texts = ["w1", "w2 w3"]
+    for column in (datasets.Dataset.from_dict({"text": texts})["text"], numpy.array(texts), pandas.Series(texts)):
+        assert rlnlp.prompts_for(model, tokenizer, column).texts == texts
 
 
 def test_a_model_that_cannot_be_trained_as_it_is_is_refused_before_anything_runs():
@@ -98,6 +104,13 @@ def test_a_model_that_cannot_be_trained_as_it_is_is_refused_before_anything_runs
             rlnlp.prompts_for(copy.deepcopy(model).to(kind), tokenizer, ["w1"])
     with pytest.raises(ValueError, match="expected a list of prompts, got one string"):
         rlnlp.prompts_for(model, tokenizer, "w1 w2")
+    with pytest.raises(ValueError, match="model: expected a language model of transformers.* got Tokenizers"):
+        rlnlp.prompts_for(tokenizer, model, ["w1"])
+    for texts in (["w1", None], ["w1", ["w2"]]):
+        with pytest.raises(ValueError, match=f"texts: expected strings, got {type(texts[1]).__name__} at place 1"):
+            rlnlp.prompts_for(model, tokenizer, texts)
+    with pytest.raises(ValueError, match="policies: expected at least one"):
+        rlnlp.compare({}, rlnlp.prompts_for(model, tokenizer, ["w1"]), None, tokenizer)
     for limit in (0, -3):  # 0 kept every token, -3 dropped the first three
         with pytest.raises(ValueError, match=f"max_prompt_tokens: expected 1 or more, got {limit}"):
             rlnlp.prompts_for(model, tokenizer, ["w1"], max_prompt_tokens=limit)
