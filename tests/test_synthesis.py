@@ -258,29 +258,57 @@ def test_each_change_of_a_word_has_the_step_that_made_it(tmp_path):
         "Z03": ("holds", "opposite", "open", "tests"),
         "Z04": ("awaiting", "not testable here", "not testable here", "same"),
         "Z05": ("holds", "holds, but smaller than stated", "holds", "tests"),
+        "Z06": ("not testable here", "not testable here", "holds", "new claim"),
+        "Z07": ("not testable here", "open", "open", "new claim"),
+        "Z08": ("open", "holds", "not testable here", "same"),  # no longer listed, and the design has it
+        "Z09": ("holds", "holds", "not testable here", "same"),  # no longer listed
+        "Z10": ("holds", "holds", "not testable here", "same"),  # listed: it lacks seeds
     }
     out = tmp_path / "reports/synthesis"
     changes.write_table(
         out / "before.csv",
-        [{"id": i, "profile": "mini", "before": a, "judged_again": b, "tests": t} for i, (a, b, _, t) in words.items()],
+        [
+            {"id": i, "profile": profile, "before": a, "judged_again": b, "tests": t}
+            for profile in ("mini", "other")
+            for i, (a, b, _, t) in words.items()
+        ],
     )
-    rows = [{"id": i, "word": now, "turns": i == "Z02"} for i, (_, _, now, _) in words.items()]
+    lacks = {"Z08": ["its id in `claims`"], "Z09": ["its id in `claims`"], "Z10": ["at least 5 seeds (here 4)"]}
+    rows = [
+        {"id": i, "word": now, "turns": i == "Z02", "lacks": lacks.get(i, [])} for i, (_, _, now, _) in words.items()
+    ]
     registered = [{"id": "Z01", "word": "opposite", "look": 8, "settled": True},
                   {"id": "Z03", "word": "open", "look": 16, "settled": False}]  # fmt: skip
-    for profile, found in (("mini", rows), ("settle", registered)):
+    elsewhere = {"id": "Z08", "word": "holds", "look": 8, "settled": True}
+    for profile, found in (("mini", rows), ("other", rows), ("settle", [*registered, elsewhere])):
         path = tmp_path / "reports" / profile / "claims/claims.json"
         path.parent.mkdir(parents=True)
         path.write_text(json.dumps({"rows": found}))
     assert "(changes.md)" in changes.write(tmp_path, {i: CLAIM for i in words}, out)
-    text = (out / "changes.md").read_text()
-    cells = {line[2:5]: [c.strip() for c in line.split("|")[2:-1]] for line in text.splitlines() if line[2:3] == "Z"}
-    assert cells == {
+    head, mini, other = (out / "changes.md").read_text().split("\n## ")
+    assert cells_of(mini) == {
         "Z01": ["open", "too small", "opposite (8 draws)", "rule and settings and draws"],
         "Z02": ["open", "open, leans for", "holds (turns at half the budget)", "settings and draws"],
         "Z03": ["holds", "opposite", "open (16 draws, not settled)", "rule and tests and settings and draws"],
         "Z05": ["holds", "holds, but smaller than stated", "holds", "–"],
+        "Z06": ["not tested", "not tested", "holds", "new claim"],
+        "Z07": ["not tested", "open", "open", "new claim"],
+        "Z08": ["open", "holds", "holds (8 draws)", "rule"],
+        "Z09": ["holds", "holds", "not listed", "no longer listed here"],
+        "Z10": ["holds", "holds", "not tested", "settings and draws"],
     }  # Z04: nobody tested it
-    assert "3 of 4 claims have a word of another kind" in text
+    assert (
+        "5 of 9 claims have a word of another kind: 2 by settings and draws; 1 by rule and settings and draws;" in mini
+    )
+    assert "1 of them are no longer listed here. 2 of them are new." in mini and "no step turned a word" in head
+    left = cells_of(other)
+    assert left["Z01"][2:] == ["too small", "rule"]
+    assert left["Z08"] == ["open", "holds", "not listed", "rule and no longer listed here (its word is in settle)"]
+    assert "2 of them are no longer listed here." in other
+
+
+def cells_of(text: str) -> dict[str, list[str]]:
+    return {line[2:5]: [c.strip() for c in line.split("|")[2:-1]] for line in text.splitlines() if line[2:3] == "Z"}
 
 
 def test_draws_that_another_profile_ran_too_are_compared():
@@ -322,3 +350,9 @@ def test_the_end_of_a_pipeline_tells_of_committed_rows_of_the_same_draws():
         told.startswith("The profile mini has run 4 draws of settle again: of ") and " differ in seven digits" in told
     )
     assert again.told(ROOT / "profiles/imdb/params.yaml") == again.told(ROOT / "profiles/settle/params.yaml") == ""
+
+
+def test_the_committed_page_of_changes_is_that_of_the_committed_ledgers(tmp_path):
+    (tmp_path / "before.csv").write_text((ROOT / "reports/synthesis/before.csv").read_text())
+    changes.write(ROOT, checks.load(ROOT / "claims.yaml"), tmp_path)
+    assert (tmp_path / "changes.md").read_text() == (ROOT / "reports/synthesis/changes.md").read_text()

@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 from ruamel.yaml import YAML
 
+from workbook.ledger.checks import profiles
 from workbook.ledger.claim import Claim
 from workbook.ledger.ruling import AWAITING, ELSEWHERE, TURNS
 from workbook.results.tables import join, markdown
@@ -32,7 +33,8 @@ TABLE, PAGE = "before.csv", "changes.md"
 MAIN, REGISTERED = "mini", "settle"  # the profile that everybody runs, and the design that has its settings
 RENAMED = {"nlpo_p_100": "ppo_kl_default", "nlpo_sync_1": "ppo_top_p"}  # the same to the bit: run once since
 THEN = {"holds here": "holds", "fails here": "opposite", "inconclusive": "open"}  # the words of the old rule
-SAME, SIZE, TESTS = "same", "stated effect", "tests"
+SAME, SIZE, TESTS, NEW = "same", "stated effect", "tests", "new claim"
+GONE, UNLISTED = "no longer listed here", "its id in `claims`"  # the second: what a ledger says that such a claim lacks
 HEAD = """# What changed, claim by claim
 
 *Before*: the words of the edition before (commit {before}; five draws; a rule that could say *holds*, *fails* and
@@ -46,11 +48,13 @@ The first step changes the rule of all claims (it can refute, and counts one-sid
 `rule and tests` where a deciding test asks or compares something else, or left; `rule and stated effect` where the
 tests are the same and what is stated is the published effect, no longer half of it; `rule` where nothing else changed.
 What of it turned a word is not taken apart further. The second step, `settings and draws`, is that to the registered
-design: responses of fixed length, β 0.2, the learning rates of the profile pilot, 1,024 test prompts, other draws."""
+design: responses of fixed length, β 0.2, the learning rates of the profile pilot, 1,024 test prompts, other draws.
+Claims that a profile lists no longer, and new claims, are named so: there no step turned a word."""
 
 
 def extract(root: Path, out: Path) -> None:
-    """Write before.csv: claim, profile, the two words, and what became of the claim's deciding tests.
+    """Write before.csv: claim, profile, the two words, and what became of the claim's deciding tests (of a claim that
+    was not there: `NEW`).
 
     Raises: ValueError where a table has other scores at the second commit than at the first.
     """
@@ -64,7 +68,7 @@ def extract(root: Path, out: Path) -> None:
             "profile": profile,
             "before": THEN.get(then := old.get((claim, profile), ELSEWHERE), then),
             "judged_again": word,
-            "tests": compared(*(found.get(claim, []) for found in tests)),
+            "tests": compared(*(found[claim] for found in tests)) if claim in tests[0] else NEW,
         }
         for (claim, profile), word in new.items()
     ]
@@ -85,14 +89,17 @@ def write(root: Path, claims: Mapping[str, Claim], out: Path) -> str:
     if not (out / TABLE).is_file():
         return ""
     ledgers = {path.parent.parent.name: _ledger(path) for path in sorted(root.glob("reports/*/claims/claims.json"))}
+    tasks = {profile: values["task"]["name"] for profile, values in profiles(root).items()}
     text = [HEAD.format(before=BEFORE)]
     before = pd.DataFrame(read_table(out / TABLE)).fillna("")
     for profile in sorted(set(before.profile), key=lambda name: (name != MAIN, name)):
-        registered = ledgers.get(REGISTERED, {}) if profile == MAIN else {}
         rows = before[before.profile == profile].to_dict("records")
-        lines = [line for row in rows if (line := _line(row, ledgers.get(profile, {}), registered, claims))]
+        now = [_now(row["id"], profile, ledgers) for row in rows]
+        settled = ledgers.get(REGISTERED, {}) if tasks.get(profile) == tasks.get(REGISTERED) else {}
+        lines = [line for row, last in zip(rows, now) if (line := _line(row, last, settled, claims))]
         if lines:
-            text += [f"## {profile}", _summary(lines), markdown(pd.DataFrame(lines))]
+            shown = [{**line, "by what": join(line["by what"]) or "–"} for line in lines]
+            text += [f"## {profile}", _summary(lines), markdown(pd.DataFrame(shown))]
     atomic_write(out / PAGE, "\n\n".join(text) + "\n")
     return f"[What changed, claim by claim]({PAGE}), since the edition before."
 
@@ -104,29 +111,43 @@ def kind(word: str) -> str:
     return "for" if word in FOR else word if word in AGAINST else "open"
 
 
-def _line(row: Mapping[str, Any], now: Mapping[str, dict], registered: Mapping[str, dict], claims) -> dict[str, str]:
-    """A row of the page; nothing for a claim that no step tested."""
-    name, last = row["id"], now.get(row["id"], {})
-    last = registered.get(name, last)
-    words = [row["before"], row["judged_again"], last.get("word", "")]
+def _now(name: str, profile: str, ledgers: Mapping[str, Mapping[str, dict]]) -> dict[str, Any]:
+    """Today's row of a claim in a profile: of the main one, that of the registered design where it has the claim."""
+    own = ledgers.get(profile, {}).get(name, {})
+    return ledgers.get(REGISTERED, {}).get(name, own) if profile == MAIN else own
+
+
+def _line(row: Mapping[str, Any], last: Mapping[str, Any], registered: Mapping[str, dict], claims) -> dict[str, Any]:
+    """A row of the page, with the steps at which its word changed; nothing for a claim that no step tested.
+
+    registered: the design's rows, where it is of the profile's task."""
+    name, words = row["id"], [row["before"], row["judged_again"], last.get("word", "")]
     kinds = [kind(word) for word in words]
     if set(kinds) == {"not tested"}:
         return {}
-    first = "rule" if row["tests"] == SAME else f"rule and {row['tests']}"
-    steps = [first] * (kinds[0] != kinds[1]) + ["settings and draws"] * (kinds[1] != kinds[2])
+    listed, new = UNLISTED not in last.get("lacks", ()), row["tests"] == NEW
     shown = [word if kind(word) != "not tested" else "not tested" for word in words]
-    shown[2] += TURNS * bool(last.get("turns"))
-    if name in registered:
+    shown[2] = (shown[2] if listed else "not listed") + TURNS * bool(last.get("turns"))
+    if "look" in last:
         shown[2] += f" ({last['look']} draws{'' if last['settled'] else ', not settled'})"
+    steps = [NEW if new else "rule" if row["tests"] == SAME else f"rule and {row['tests']}"] * (kinds[0] != kinds[1])
+    if not listed:
+        steps.append(GONE + f" (its word is in {REGISTERED})" * (name in registered))
+    elif kinds[1] != kinds[2]:
+        steps.append(NEW if new and kinds[1] == "not tested" else "settings and draws")
     line = {"claim": f"{name} {claims[name].claim}", "before": shown[0], "today's rule": shown[1], "now": shown[2]}
-    return {**line, "by what": join(steps) or "–"}
+    return {**line, "by what": steps}
 
 
-def _summary(lines: Sequence[Mapping[str, str]]) -> str:
-    """How many words changed their kind, and by what."""
-    by = Counter(line["by what"] for line in lines if line["by what"] != "–")
+def _summary(lines: Sequence[Mapping[str, Any]]) -> str:
+    """How many words changed their kind, and by what; apart from them the claims that left the profile or are new."""
+    steps = [step for line in lines for step in line["by what"]]
+    gone, new = sum(step.startswith(GONE) for step in steps), steps.count(NEW)
+    turned = [[s for s in line["by what"] if s != NEW and not s.startswith(GONE)] for line in lines]
+    by = Counter(join(found) for found in turned if found)
     said = f"{sum(by.values())} of {len(lines)} claims have a word of another kind"
-    return said + (": " + "; ".join(f"{many} by {step}" for step, many in by.most_common()) if by else "") + "."
+    said += (": " + "; ".join(f"{many} by {step}" for step, many in by.most_common()) if by else "") + "."
+    return said + f" {gone} of them are {GONE}." * bool(gone) + f" {new} of them are new." * bool(new)
 
 
 def _ledger(path: Path) -> dict[str, dict]:
