@@ -7,13 +7,15 @@ import shutil
 from pathlib import Path
 
 import nbformat
+import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 import workbook.runs.checks
 from tests import second_results
-from workbook.figures import dots, frontier, lines
+from workbook.figures import about, dots, frontier, lines, parts
 from workbook.figures.parts import svg
-from workbook.reports import pages
+from workbook.reports import gamma, pages
 from workbook.results import design
 from workbook.results import results as tables
 from workbook.results.results import ReportError
@@ -196,3 +198,67 @@ def test_the_notebook_links_its_pictures(mini, monkeypatch):
     shown = "".join(str(o.get("data", "")) for c in cells for o in c.get("outputs", ()))
     assert '<img src="vocabulary.svg" alt=' in shown and "image/png" not in shown and "image/svg" not in shown
     assert (out / "vocabulary.svg").is_file() and 'src="vocabulary.svg"' in (out / "report.html").read_text()
+
+
+def test_numbers_beside_means_lie_apart_and_a_lone_point_has_its_own(mini):
+    page = pages.load(mini, "gamma")
+    figure = next(s.figure for s in page.figures if s.name == "frontiers")
+    figure.draw_without_rendering()
+    for axis in figure.axes:
+        boxes = [t.get_window_extent() for t in axis.texts]
+        assert boxes and not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
+    assert "0.2" in {t.get_text() for t in figure.axes[3].texts}  # NLPO at one β
+    assert {t.get_text() for t in figure.axes[0].texts} == {"0", "0.2", "0.8"}  # 0.08 is no end of a line
+
+
+def test_ticks_of_a_wide_logarithmic_axis_lie_apart():
+    figure = Figure(figsize=(9.6, 3), layout="constrained")
+    for axis, high in zip(figure.subplots(1, 3), (17, 90, 1200)):
+        axis.set_xlim(1.2, high)
+        parts.plain_log(axis)
+    figure.draw_without_rendering()
+    for axis in figure.axes:
+        boxes = [t.get_window_extent() for t in axis.get_xticklabels()]
+        assert len(boxes) >= 3 and not any(a.x1 >= b.x0 for a, b in zip(boxes, boxes[1:]))
+
+
+def test_the_figure_of_gamma_says_what_it_shows(mini):
+    """Where all responses are of one length there is no panel of it, and a bandit is named only where one is."""
+    for conditions in (mini.reports["gamma"].conditions, ["zero_shot", "ppo_gamma_050", "ppo_kl_default"]):
+        name, _, figure = next(gamma.figures(tables.load(mini, conditions)))
+        assert (name, len(figure.axes)) == ("gamma", 3) and "All responses are of one length" in _words(figure)
+        assert ("lone point is the bandit" in _words(figure)) == ("bandit" in conditions)
+    lengths = tables.load(mini, mini.reports["length"].conditions)
+    _, _, figure = next(gamma.figures(lengths))
+    assert len(figure.axes) == 4 and "one length" not in _words(figure)
+
+
+def _words(figure):
+    return " ".join(figure.get_supxlabel().split())
+
+
+def test_that_a_run_may_diverge_is_said_once(mini):
+    said = {n: about.broken(tables.load(mini, mini.reports[n].conditions)).splitlines() for n in ("gamma", "dropout")}
+    assert said["gamma"] == ["- A run that diverges counts as a result (`breaks: [finite]`)."]
+    assert said["dropout"][0] == said["gamma"][0] and len(said["dropout"]) == 3  # and those that break the ratio
+    assert all(line.endswith(" breaks on purpose: ratio") for line in said["dropout"][1:])
+    few = about.broken(tables.load(mini, mini.reports["budget"].conditions))
+    assert few.count("diverges") == 1 and "; this holds for untrained; PPO, reward of 0 % of the labels; " in few
+
+
+def test_a_claim_that_is_only_not_listed_is_not_said_to_lack_seeds(mini):
+    ledger = json.loads((ROOT / "reports/mini/claims/claims.json").read_text())["rows"]
+    assert [pages.UNLISTED] in [r["lacks"] for r in ledger]  # the ledger's words for it
+    registered = shutil.copy(ROOT / "reports/registered.json", mini.reports_folder.parent)
+    try:
+        page = pages.load(mini, "vocabulary")
+        text, answer = pages.claims_markdown(page), pages.answer(page)
+    finally:
+        Path(registered).unlink()
+    assert "not on this profile's list" in text and pages.UNLISTED not in text
+    assert "This profile does not judge the claims behind it; the registered design `settle` says" in answer
+
+
+def test_tests_of_claims_call_learners_as_figures_do():
+    table = pd.DataFrame({"test": ["ppo human perplexity", "nlpo", "the run PPO (`ppo_kl_0`)", "ppo_kl_0"]})
+    assert list(pages.in_words(table).test) == ["PPO human perplexity", "NLPO", "the run PPO (`ppo_kl_0`)", "ppo_kl_0"]

@@ -11,6 +11,8 @@ from workbook.results import design
 from workbook.results.results import Results
 from workbook.results.tables import number
 
+FINITE = "finite"  # the invariant that a run breaks which may diverge
+
 
 def settings(results: Results) -> tuple[pd.DataFrame, str]:
     """(each run's id and the settings that differ, a row per run; those that all of them share, in a line)."""
@@ -26,9 +28,17 @@ def settings(results: Results) -> tuple[pd.DataFrame, str]:
 
 
 def broken(results: Results) -> str:
-    """Which invariant each run breaks on purpose; a Markdown list, empty if none does."""
-    found = {c: f["learner"].get("breaks") for c, f in results.configs.items()}
-    return "\n".join(f"- {names(results)[c]} breaks on purpose: {', '.join(b)}" for c, b in found.items() if b)
+    """Which invariant each run breaks on purpose; a Markdown list, empty if none does. That a run may diverge, as
+    most may, is said once."""
+    found = {c: [*(f["learner"].get("breaks") or ())] for c, f in results.configs.items()}
+    called, may = names(results), [c for c, breaks in found.items() if FINITE in breaks]
+    never = [c for c in found if c not in may]
+    which = f"; this holds for {'; '.join(called[c] for c in may)}" if never else ""
+    if never and len(never) < len(may):
+        which = f", but for {'; '.join(called[c] for c in never)}"
+    lines = [f"- A run that diverges counts as a result (`breaks: [{FINITE}]`){which}."] * bool(may)
+    rest = {c: [b for b in breaks if b != FINITE] for c, breaks in found.items()}
+    return "\n".join([*lines, *(f"- {called[c]} breaks on purpose: {', '.join(b)}" for c, b in rest.items() if b)])
 
 
 def search(results: Results) -> pd.DataFrame:

@@ -4,6 +4,7 @@ setting."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -41,7 +42,19 @@ RING = {"marker": "o", "linestyle": "", "markersize": 12, "markerfacecolor": "no
 SEED, MEAN = ({"marker": "o", "linestyle": "", "color": GREY, "markersize": size} for size in (3, 6.5))
 CORNERS = (((-5, 4), "right"), ((5, -10), "left"), ((5, 4), "left"), ((-5, -10), "right"))  # of numbers, by series
 KL, KEPT = "kl_deployed", "kept"
+MANY = 4  # series of which all means can have their numbers
+LETTER, TALL, APART = 5.2, 8.0, 14.0  # points: a digit of those numbers across, and up; between two where many are
 FULL = 1e-4  # share cut away below which a mask counts as keeping everything
+
+
+class Number(NamedTuple):
+    """What may stand beside a mean: where, the text, whether it is an end of its line, the place of its series."""
+
+    x: float
+    y: float
+    text: str
+    end: bool
+    place: int
 
 
 def frontier(
@@ -53,9 +66,9 @@ def frontier(
 ) -> Figure:
     """A row per group, a column per (across, up) of metrics: a line per series through its means, seeds beside them.
 
-    At one place across, two lines compare policies that have moved equally far. named: what the numbers beside joined
-    points are (β). Ringed: a run that writes the same text over and over (`design.collapsed`): however far up and left
-    it lies, it is no better.
+    At one place across, two lines compare policies that have moved equally far. named: what the numbers beside means
+    are (β); of more than `MANY` series, only the ends of lines have theirs. Ringed: a run that writes the same text
+    over and over (`design.collapsed`): however far up and left it lies, it is no better.
     """
     labels = list(dict.fromkeys(s.label for g in groups.values() for s in g))
     points = {
@@ -67,15 +80,15 @@ def frontier(
     if not any(points.values()):
         return nothing(results, "what a score costs")
     conditions = [c for g in groups.values() for s in g for c in s.conditions]
-    zero, said, ringed = start_of(results, conditions), [], {}
+    zero, said, ringed, ends = start_of(results, conditions), [], {}, len(labels) > MANY
     with styled():
         figure, grid = panels(len(groups) * len(axes), len(axes), 9.8 / len(axes), 3.2 if len(groups) > 1 else 4.0)
         for row, (group, series) in enumerate(groups.items()):
             for column, (across, up) in enumerate(axes):
-                axis, seen = grid[row * len(axes) + column], []
+                axis, seen, numbers = grid[row * len(axes) + column], [], []
                 for item in series:
                     own = points[group, column, item.label]
-                    _path(axis, own, labels.index(item.label), item, bool(named))
+                    numbers += _path(axis, own, labels.index(item.label), item)
                     fallen = [p for p in own if collapsed(results, p[0], item.decoding)]
                     _rings(axis, fallen)
                     ringed |= dict.fromkeys(c for c, *_ in fallen)
@@ -84,13 +97,16 @@ def frontier(
                     said.append(f"{group} {item.label} {short(up)} {', '.join(means)}")
                 seen += _origin(axis, results, zero, across, up)
                 _scale(axis, across, np.concatenate(seen) if seen else np.zeros(1))
+                if named:
+                    _write(axis, [n for n in numbers if n.end or not ends], APART if ends else 0.0)
                 axis.set(ylabel=label(up), xlabel=label(across) if row == len(groups) - 1 else "")
                 axis.set_title(group if column == 0 else "")
         joined = {s.label for g in groups.values() for s in g if s.joined and len(s.conditions) > 1}
         handles = [handle(i, text, joined=text in joined) for i, text in enumerate(labels)]
         marks = [zero_handle("X")] * bool(zero) + [Line2D([], [], label="collapsed", **RING)] * bool(ringed)
         marks = [Line2D([], [], label="one seed", **SEED), Line2D([], [], label="mean of seeds", **MEAN), *marks]
-        legend(figure, [*handles, *marks], f"beside a mean: {named}" if named and joined else "")
+        title = f"beside a mean{' (ends of lines only)' if ends else ''}: {named}"
+        legend(figure, [*handles, *marks], title if named and joined else "")
         caption(figure, f"{_read(results, axes, bool(ringed))} {note}{lost_note(results)}")
     what = join([f"{short(up)} against {short(across)}" for across, up in axes])
     fallen = f" Collapsed: {'; '.join(names(results)[c] for c in ringed)}." if ringed else ""
@@ -137,10 +153,10 @@ def _read_off(across: str, values: np.ndarray) -> str:
     return number(1 - 10.0 ** -values.mean() if across == KEPT else values.mean())
 
 
-def _path(axis: Axes, points: list, place: int, item: Series, numbered: bool) -> None:
-    """Seeds, and their means joined in the order of what is varied."""
+def _path(axis: Axes, points: list, place: int, item: Series) -> list[Number]:
+    """Seeds, and their means joined in the order of what is varied; the numbers that may stand beside them."""
     if not points:
-        return
+        return []
     color, marker = COLORS[place % 8], MARKERS[place % 8]
     seeds = [np.concatenate(v) for v in zip(*((x, y) for _, x, y in points))]
     axis.scatter(*seeds, s=11, color=color, marker=marker, alpha=0.4, linewidths=0)
@@ -148,9 +164,24 @@ def _path(axis: Axes, points: list, place: int, item: Series, numbered: bool) ->
     style = JOINS[place % 8] if item.joined else ""
     across, up, values = zip(*means)
     axis.plot(across, up, color=color, marker=marker, markersize=6.5, linestyle=style, linewidth=1.2, zorder=3)
-    for x, y, value in zip(across, up, values) if numbered and item.joined else ():
-        away, side = CORNERS[place % 4]  # each series has its own, so that the numbers of neighbours lie apart
-        axis.annotate(tick(value), (x, y), away, textcoords="offset points", fontsize=8, color=color, ha=side)
+    numbered = item.joined or len(item.conditions) == 1  # else the points of a cloud, which their places tell apart
+    return [Number(x, y, tick(v), v in (min(values), max(values)), place) for x, y, v in means if numbered]
+
+
+def _write(axis: Axes, numbers: list[Number], apart: float) -> None:
+    """The numbers beside means, those at the ends of lines first; none upon one before it, or less than apart away."""
+    axis.autoscale_view()
+    taken: list[tuple[float, float, float, float]] = []
+    for n in sorted(numbers, key=lambda n: not n.end):
+        away, side = CORNERS[n.place % 4]  # each series has its own, so that the numbers of neighbours lie apart
+        at = axis.transData.transform((n.x, n.y)) * 72 / axis.figure.dpi + away
+        wide = LETTER * len(n.text)
+        left = at[0] - wide * (side == "right")
+        box = (left, left + wide + apart, at[1], at[1] + TALL + apart / 2)
+        if not any(box[0] < b[1] and b[0] < box[1] and box[2] < b[3] and b[2] < box[3] for b in taken):
+            taken.append(box)
+            look = {"color": COLORS[n.place % 8], "ha": side, "fontsize": 8}
+            axis.annotate(n.text, (n.x, n.y), away, textcoords="offset points", **look)
 
 
 def _scale(axis: Axes, across: str, values: np.ndarray) -> None:

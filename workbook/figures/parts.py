@@ -128,7 +128,8 @@ def plain_log(axis: Axes) -> None:
     """A logarithmic axis across, plain numbers on the ticks."""
     axis.set_xscale("log")
     low, high = axis.get_xlim()
-    ticks = [t for t in (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000) if low <= t <= high]
+    ticks = (1, 2, 5, 10, 20, 50, 100) if high <= 100 else (2, 10, 100, 1000, 10_000)  # that their numbers lie apart
+    ticks = [t for t in ticks if low <= t <= high]
     axis.set_xticks(ticks, [f"{t:g}" for t in ticks])
     axis.xaxis.set_minor_locator(NullLocator())
 

@@ -17,13 +17,14 @@ QUESTION = """DQN learns what each token is worth, from old episodes again and a
 found that plain DQN does not learn and writes repetitive or random text, and that a KL penalty in the reward does not
 help. Which part is at fault, and is it sparing with samples?"""
 TERMS = """*Plainly*: sampled from softmax(Q / scale), which for a head of logits is a language model; *as trained*:
-for a DQN its best token. Dotted: what decoding the untrained model greedily does: only right of it has training done
-something. Low log-perplexity is easy to foresee, high is noise, and both ends are bad."""
+for a DQN its best token. Dotted: what decoding the untrained model greedily does: only a score right of it shows that
+training has done something. Low log-perplexity is easy to foresee, high is noise, and both ends are bad."""
 DETAIL = ("distinct_2", "repetition", "entropy_2", "length", "wobble", "tokens_per_gradient_step")
 READ = {
     "parts": """Right of 0 in the first panel: a higher score.""",
     "penalty": """Too small changes nothing; too large drowns the score.""",
-    "levels": """Right of the dotted line: better than greedy decoding alone makes the untrained model.""",
+    "levels": """Left panel: right of the dotted line is better than greedy decoding alone makes the untrained model; in
+the others right is worse: noise, and human reviews forgotten.""",
     "language": """Text that repeats itself lies right in repetition, left in distinct-2; dashed: as it was.""",
     "against_ppo": """Left of 0: PPO is better; a bar that crosses 0 shows no direction.""",
     "tokens": """Off-policy learning pays if its line climbs sooner by tokens sampled.""",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from workbook.figures import frontier, lines
-from workbook.results.design import Compared, Pair, Series, compare, untrained, usual
+from workbook.results.design import Compared, Pair, Series, compare, measure, untrained, usual
 from workbook.results.design import lines as alike
 from workbook.results.results import Results
 from workbook.runs.algorithms import label
@@ -18,12 +18,11 @@ from it: a discount γ below 1. With γ = 1 all tokens share the score alike, an
 response is one action. The paper (arXiv:2210.01241) claims that γ = 1 makes the language worse and γ = 0.5 the
 score."""
 TERMS = """With γ < 1 the score reaches token t of T multiplied by γ^(T−t), while the KL penalty is paid where it
-arises: a smaller γ also shifts the effective ratio of reward to KL, and shortens the texts. Only equal measured KL
-tells the two apart."""
+arises: a smaller γ also shifts the effective ratio of reward to KL. Only equal measured KL tells the two apart. Where a
+response may end, a smaller γ [shortens the texts](../../mini/length/verdict.md) as well."""
 DETAIL = ("distinct_2", "length", "wobble", "drop")
 READ = {
-    "gamma": """From left to right the model looks further ahead, at the same β. The lone point is the bandit. The
-last panel: a small γ teaches a policy to stop early.""",
+    "gamma": """From left to right the model looks further ahead, at the same β.""",
     "frontiers": """Each line is one γ with several β. If lines lie on each other above one point of the axis, γ did
 nothing that another β would not have done.""",
 }
@@ -42,7 +41,12 @@ def along(results: Results) -> list[Series]:
 
 
 def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
-    figure = lines.sweep(results, along(results), (*METRICS[:3], "length"), "γ (discount per token)")
+    lengths = [measure(results, c, "length") for s in along(results) for c in s.conditions]
+    free = len({v for values in lengths if values is not None for v in values}) > 1
+    note = "" if free else "All responses are of one length. "
+    note += "".join(f"The lone point is the {s.label}." for s in along(results) if not s.joined)
+    metrics = (*METRICS[:3], *["length"] * free)
+    figure = lines.sweep(results, along(results), metrics, "γ (discount per token)", note)
     yield "gamma", "Along γ", figure
     groups: dict[str, list[Series]] = {}
     for s in along(results):

@@ -24,7 +24,7 @@ DECODINGS = ("plain", "top_p")
 READ = {
     "learning_curves": """A score that climbs together with an exploding KL is the sign of a gamed reward. NLPO's KL
 is the bare policy's log-ratio under its mask.""",
-    "perplexities": """They can disagree: one judges what is written.""",
+    "perplexities": """They can disagree: one judges what is written; the other, how likely human reviews still are.""",
     "diversity": """Left of the dashed line in the first two: more generic than before.""",
     "decodings": """A lead under its own decoding only is the decoder's.""",
     "frontier": """A method is better only if its whole line lies further up and left, under the same decoding, and

@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,12 +31,15 @@ from workbook.ledger import answer as answering
 from workbook.ledger import beside, careful, checks, judge
 from workbook.ledger import page as ledger_page
 from workbook.ledger.claim import conditions_of
+from workbook.ledger.ruling import ELSEWHERE
 from workbook.results import design, tables
 from workbook.results import results as tables_of
 from workbook.results.design import OF_TRAINING, QUALITY
 from workbook.results.files import CONDITIONS, CURVES, EPISODES, SAMPLES
 from workbook.results.results import ReportError, Results
 from workbook.results.tables import between, join, markdown, number, signed
+from workbook.runs.algorithms import label
+from workbook.runs.algorithms import names as algorithms
 from workbook.store.files import atomic_json, atomic_write
 
 GENERAL = (
@@ -49,6 +53,11 @@ CLAIMS = (
     "model; what was published is in the paper's. *Alone*: the word of that test; with a profile's name, its word "
     "there, on that design's draws and not of the interval beside it. [Every test](../claims/claims.md), with its p "
     "values and those that stand beside. {}"
+)
+UNLISTED = "its id in `claims`"  # in the ledger's words, what a claim lacks that the profile could judge
+FEW, LEFT = (
+    "This profile has too few runs or seeds for a word; ",
+    "This profile does not judge the claims behind it; ",
 )
 CAREFUL = "[More of it, and of every run of the profile](../careful/verdict.md)."
 
@@ -119,12 +128,15 @@ def opening(page: Page) -> str:
 def answer(page: Page) -> str:
     """Two sentences with at most three numbers: the first comparison of the headline, and the ledger's words."""
     rows = page.judged[0]
-    return answering.answer(page.headline, rows, beside.elsewhere(rows, page.results.params.reports_folder.parent))
+    said = answering.answer(page.headline, rows, beside.elsewhere(rows, page.results.params.reports_folder.parent))
+    lacks = {what for r in rows if r["word"] == ELSEWHERE for what in r["lacks"]}
+    return said.replace(FEW, LEFT) if lacks == {UNLISTED} else said
 
 
 def picture(shown: Shown) -> str:
     """A figure as Markdown, and how to read it."""
-    return f"![{shown.figure.get_label()}]({shown.name}.svg)\n\n*How to read this.* {shown.read}"
+    read = f"\n\n*How to read this.* {shown.read}" if shown.read else ""  # else its caption says all
+    return f"![{shown.figure.get_label()}]({shown.name}.svg){read}"
 
 
 def notes(page: Page) -> str:
@@ -146,10 +158,21 @@ def claims_markdown(page: Page) -> str:
             "## Claims",
             *said,
             beside.said(rows) or f"{ledger_page.counts(rows)}.",
-            markdown(ledger_page.tested(rows, everywhere(page.results.params))),
+            markdown(in_words(ledger_page.tested(rows, everywhere(page.results.params)))),
             CLAIMS.format(ledger_page.linked(rows[0]["rule"])),
         ]
     )
+
+
+def in_words(tested: pd.DataFrame) -> pd.DataFrame:
+    """The table of tests with learners called as elsewhere, and a claim that only needs to be listed said to be so."""
+    known = "|".join(algorithms())
+
+    def said(test: str) -> str:
+        whole = "not on this profile's list" if test == UNLISTED else test
+        return re.sub(rf"^({known})(?![\w-])", lambda found: label(found[0]), whole)
+
+    return tested.assign(test=tested.test.map(said)) if len(tested) else tested
 
 
 def careful_markdown(page: Page) -> str:
