@@ -186,7 +186,7 @@ def test_cider_has_the_golden_values_and_trap_13_duplicates_and_one_alone():
 
 
 def test_trap_10_rouge_l_max_is_of_the_powers_of_p_and_r_as_published_and_plain_beside():
-    """Trap 10: the published ROUGE-L-max takes P and R to 1/1.2."""
+    """Trap 10: the published ROUGE-L-max takes P and R to 1/1.2. (It was of stems too; here words are as they are.)"""
     plain, published = front.score("rouge_l_max"), front.score("rouge_l_max_published")
     for score in (plain, published):
         assert score.each(["30"], [["Thirty years old", "30"]]) == [1.0]

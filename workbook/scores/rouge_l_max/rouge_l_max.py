@@ -13,7 +13,11 @@ scorer = rouge_scorer.RougeScorer(["rougeL"], tokenizer=rouge_all.Words())
 
 
 def published(text: str, reference: str) -> float:
-    """F1 of P^(1/1.2) and R^(1/1.2): what py-rouge 1.1 gives at weight_factor 1.2. Never below the plain one."""
+    """F1 of P^(1/1.2) and R^(1/1.2): what py-rouge 1.1 gives at weight_factor 1.2. Never below the plain one.
+
+    Words are not stemmed here. UnifiedQA's script has py-rouge stem them: on 2,000 real questions of NarrativeQA one
+    human's answer against the other's has .603 here, and .615 of Porter's stems.
+    """
     found = scorer.score(reference, text)["rougeL"]
     return scoring.fmeasure(found.precision ** (1 / WEIGHT), found.recall ** (1 / WEIGHT))
 
