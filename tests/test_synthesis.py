@@ -87,6 +87,26 @@ def test_a_repetition_is_no_specification_of_its_own():
     assert len(specification.curve(ASKED, [source])) == len(once)
 
 
+def test_the_same_numbers_in_two_profiles_are_one_specification():
+    made = [planted("a", 0.1), planted("b", 0.1), planted("c", 0.1, noise=1), planted("d", 0.1, task="other")]
+    rows = [r for r in specification.curve(ASKED, made) if r.n]
+    assert sorted((r.profile, r.n) for r in rows) == [("a + b", 5), ("c", 5), ("d", 5)]  # c: other runs; d: other draws
+    made[1].settings["hundred"] = {**made[1].settings["hundred"], "lam": 0.5}  # then they are of other settings
+    made[1].settings["default"] = {**made[1].settings["default"], "lam": 0.5}
+    assert sorted(r.profile for r in specification.curve(ASKED, made[:2]) if r.n) == ["a", "b"]
+    caption = " ".join(curve.drawn("Z01", "does it change?", ["score"], rows).get_supxlabel().split())
+    assert "Of 1, two profiles or more hold the same numbers, which count once." in caption
+
+
+def test_draws_that_a_profile_has_beside_more_count_once():
+    small, large = planted("a", 0.1, seeds=(1, 2, 3)), planted("b", 0.1, seeds=(1, 2, 3, 4))
+    rows = large.results.per_seed
+    first = small.results.per_seed.set_index(["condition", "seed", "decoding"]).score
+    rows["score"] = [first.get((r.condition, r.seed, r.decoding), r.score) for r in rows.itertuples()]
+    [row] = [r for r in specification.curve(ASKED, [small, large]) if r.n]
+    assert (row.profile, row.n) == ("a + b", 4)
+
+
 def test_levels_of_the_penalty_are_the_profiles_own():
     asked = ASKED.replace(vary="kl_coef", pairs=(("default", "none"), ("default", "stronger")))
     found = {r.change: r for r in specification.curve(asked, [planted("a", 0.1)]) if r.n}

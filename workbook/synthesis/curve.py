@@ -17,7 +17,7 @@ from workbook.figures.parts import alt_text, caption
 from workbook.figures.style import COLORS, GREY, INK, NOTE, styled
 from workbook.results.measures import label
 from workbook.results.tables import join, minus
-from workbook.synthesis.specification import LEVELS, Specification
+from workbook.synthesis.specification import LEVELS, TOGETHER, Specification
 
 LOOKS = {"free": (COLORS[0], "o"), "fixed": (COLORS[1], "s")}  # by the length of texts
 SHOWN: tuple[Callable[[Specification], str], ...] = (  # the choices, as they read
@@ -191,6 +191,7 @@ def _read(shown: Sequence[Specification], rows: Sequence[Specification]) -> str:
     lost = sum(s.n > 0 for s in rows) - len(shown)
     none = sum(s.n == 0 for s in rows)
     seeds = join([str(n) for n in sorted({s.n for s in shown})], " or ")
+    again = sum(TOGETHER in s.profile for s in shown)
     return (
         "Above: one mark a specification, sorted by its effect (end of the change minus its start), bar: 95 % t "
         f"interval over {seeds} seeds; in yardsticks, how far PPO without the KL penalty moves that metric in that "
@@ -198,6 +199,7 @@ def _read(shown: Sequence[Specification], rows: Sequence[Specification]) -> str:
         "choice it is. "
         f"Below: boxes without a number were never run ({none} cells, counted by learner). "
         + (f"{lost} more have no effect here, as their metric has no yardstick in that profile. " if lost else "")
+        + (f"Of {again}, two profiles or more hold the same numbers, which count once. " if again else "")
         + "Specifications share runs and draws, so they are not independent, and how many lie on one side is no test: "
         "no word is taken from this figure."
     )

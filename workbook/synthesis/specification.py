@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pydantic
 from pydantic import Field
 from ruamel.yaml import YAML
@@ -28,6 +29,7 @@ from workbook.statistics import paired
 from workbook.synthesis.sources import Source
 
 LEVELS = ("none", "weaker", "default", "stronger", "adaptive")  # of the KL penalty, beside the profile's own
+TOGETHER = " + "  # between profiles that hold the same numbers
 CELL = ("task", "length", "algorithm", "beta", "change")  # the choices whose empty cells are listed
 
 
@@ -48,7 +50,8 @@ class Specification:
     """One of them: the choices, the two conditions, and the mean difference over n seeds (n 0: an empty cell).
 
     length: of texts, "free" or "fixed"; beta: level of the KL penalty, kl_coef its value; decoding: "" where the
-    metric is not of generated text; also: further settings that are shown; difference: raw; effect, low, high: in
+    metric is not of generated text; also: further settings that are shown; profile: "a + b" where both hold the same
+    numbers; difference: raw; effect, low, high: in
     yardsticks of the profile, with the 95 % interval (t, over seeds), None where the metric has no yardstick there.
     """
 
@@ -103,11 +106,42 @@ def _problems(question: Question) -> Iterator[str]:
             yield f"{name} has no yardstick: {MEASURES[name].compared}"
 
 
+@dataclass(frozen=True)
+class Numbers:
+    """What a specification is made of. made: its draws and the settings of its two conditions; arms: seed -> what each
+    of the two has."""
+
+    made: str
+    arms: dict[int, tuple[float, float]]
+
+    def hold(self, others: Numbers) -> bool:
+        """Whether all that the others are of is here too, to the seventh digit."""
+        if self.made != others.made or not others.arms.keys() <= self.arms.keys():
+            return False
+        return np.allclose([self.arms[s] for s in others.arms], [*others.arms.values()], rtol=1e-6, atol=0)
+
+
 def curve(question: Question, sources: Sequence[Source]) -> list[Specification]:
     """Every specification that the profiles hold, by effect, and then every empty cell of the choices that occur."""
-    found = [s for source in sources for s in _of(question, source)]
+    found = once([each for source in sources for each in _of(question, source)])
     found.sort(key=lambda s: math.inf if s.effect is None else s.effect)
     return [*found, *empty(found)]
+
+
+def once(found: Sequence[tuple[Specification, Numbers]]) -> list[Specification]:
+    """Each number once: what several profiles hold of the same settings and draws is one specification, of the profile
+    with the most draws, and has all their names."""
+    kept: list[tuple[Specification, Numbers]] = []
+    for row, numbers in sorted(found, key=lambda each: -each[0].n):
+        for i, (other, theirs) in enumerate(kept):
+            if (row.cell, row.metric, row.decoding) == (other.cell, other.metric, other.decoding):
+                if theirs.hold(numbers):
+                    names = sorted({*other.profile.split(TOGETHER), row.profile})
+                    kept[i] = replace(other, profile=TOGETHER.join(names)), theirs
+                    break
+        else:
+            kept.append((row, numbers))
+    return [row for row, _ in kept]
 
 
 def empty(found: Sequence[Specification]) -> list[Specification]:
@@ -141,7 +175,7 @@ def length(settings: Mapping[str, Any]) -> str:
     return "fixed" if settings.get("min_new_tokens", 0) >= settings["max_new_tokens"] else "free"
 
 
-def _of(question: Question, source: Source) -> Iterator[Specification]:
+def _of(question: Question, source: Source) -> Iterator[tuple[Specification, Numbers]]:
     """Those of one profile."""
     groups: dict[str, dict[Any, str]] = {}
     for condition, own in source.settings.items():
@@ -162,9 +196,10 @@ def _is_among(own: Mapping[str, Any], among: Mapping[str, Sequence[Any]]) -> boo
 
 def _measured(
     question: Question, source: Source, metric: str, change: tuple[Any, Any], conditions: tuple[str, str]
-) -> Iterator[Specification]:
+) -> Iterator[tuple[Specification, Numbers]]:
     """One of each decoding in which both conditions have the metric."""
     start, end = conditions
+    made = json.dumps([source.draw(), *(source.settings[c] for c in (end, start))], sort_keys=True, default=str)
     of_text = MEASURES[metric].measured == "texts"
     own, seen = source.settings[end], []
     names = {"none": "0"}
@@ -177,7 +212,7 @@ def _measured(
         span, unit = paired.mean_interval(arms[0] - arms[1]), yardstick(source.results, metric)
         usable = unit is not None and unit.excludes(0)
         scaled = [v / abs(unit.estimate) if usable and v is not None else None for v in (*_ends(span),)]
-        yield Specification(
+        row = Specification(
             task=source.task,
             length=length(own),
             algorithm=own["algorithm"],
@@ -196,6 +231,7 @@ def _measured(
             low=scaled[1],
             high=scaled[2],
         )
+        yield row, Numbers(made, dict(zip(source.results.seeds, zip(*(arm.tolist() for arm in arms)))))
 
 
 def _ends(span: paired.Interval) -> tuple[float, float | None, float | None]:
