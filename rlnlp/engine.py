@@ -51,6 +51,7 @@ class Engine:
     recorded: dict = field(default_factory=dict)  # and gradient steps, by minibatch, see ``steps``
     mismatch: Metrics = field(default_factory=dict)  # of the last rollout: what is reported,
     furthest: float = 0.0  # and of a single token
+    evaluates: bool = False  # within ``uncut``
 
     def __post_init__(self) -> None:
         sharding.own(self.shards, self.team)
@@ -73,12 +74,13 @@ class Engine:
 
     @contextmanager
     def uncut(self) -> Iterator[None]:
-        """Within it no batch is cut: for what one process does alone, an evaluation."""
-        before, self.shards = self.shards, 1
+        """Within it no batch is cut, and none of more than ``ROWS`` is scored again: for what one process does alone,
+        an evaluation, which reads no log-probability of its samples, and an episode that is shown."""
+        before, self.shards, self.evaluates = self.shards, 1, True
         try:
             yield
         finally:
-            self.shards = before
+            self.shards, self.evaluates = before, False
             self.kept.clear()  # samplers of an evaluation's batches, larger than any of training,
             if torch.cuda.is_initialized():
                 torch.cuda.empty_cache()  # and what it took of the card, which others have a share of
@@ -112,7 +114,7 @@ class Engine:
             raise ValueError("shards: expected a rollout without random numbers other than a row's own")
         cut = (draw, prompts, sampling, generator, self.shards, self.team)
         drawn = sharding.rollout(*cut) if self.shards > 1 else draw(prompts, generator)
-        return drawn if self.precision == "fp32" else self.scored(policy, drawn)
+        return drawn if self.precision == "fp32" or self.evaluates and len(drawn) > ROWS else self.scored(policy, drawn)
 
     @torch.no_grad()
     def scored(self, policy: nn.Module, drawn: Rollout) -> Rollout:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from rlnlp import models, rollout, samplers, shards
-from rlnlp.engine import MEAN, MOST, RATIO, Engine, guarded_step
+from rlnlp.engine import MEAN, MOST, RATIO, ROWS, Engine, guarded_step
 from rlnlp.learners import a2c, grpo, nlpo, ppo, reinforce, rloo
 from rlnlp.learners.common import TrainingError
 from rlnlp.precision import in_bf16
@@ -230,6 +230,18 @@ def test_what_an_evaluation_recorded_is_let_go():
         rollout.sample(policy, prompts(3), sampling, generator())
         assert len(engine.kept) == 1
     assert not engine.kept
+
+
+def test_what_an_evaluation_samples_is_not_scored_again(monkeypatch):
+    policy, engine, scored = gpt2(), Engine("bf16"), []
+    engine.install(policy)
+    monkeypatch.setattr(Engine, "scored", lambda self, policy, drawn: scored.append(len(drawn)) or drawn)
+    sampling = rollout.sampling_from(policy, 2)
+    with engine.uncut():
+        for n in (ROWS + 1, 8):  # of an evaluation; the episode that is shown
+            rollout.sample(policy, prompts(n), sampling, generator())
+    rollout.sample(policy, prompts(ROWS + 1), sampling, generator())
+    assert scored == [8, ROWS + 1]
 
 
 class Second:
