@@ -207,6 +207,14 @@ def test_a_table_of_runs_is_that_of_the_committed_rows():
     assert [float(value) for value in shown] == pytest.approx(means, abs=0.0051)
 
 
+def test_a_question_stops_before_what_leads_to_a_picture_and_no_folder_of_a_machine_is_shown():
+    found = lessons.read(ROOT)
+    assert all(lesson.question.endswith("?") for lesson in found.values() if lesson.number == 12)
+    assert not [name for name, lesson in found.items() if lesson.question.endswith(":")]
+    pages = "".join(lessons.pages(ROOT).values()) + "".join(slides.deck(lesson) for lesson in found.values())
+    assert "working folder: /" not in pages and "logits [N, V]: [1018, 715]" in pages
+
+
 # Answers, reading, slides ----------------------------------------------------------------------------------------
 
 

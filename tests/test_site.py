@@ -24,6 +24,7 @@ from workbook.site import (
     benchmark,
     build,
     charts,
+    cite,
     claim_page,
     committed,
     effects,
@@ -218,6 +219,54 @@ def test_the_commands_of_a_claim_name_stages_that_there_are():
             for stage in runs[1].split():
                 kind, _, run = stage.partition("@")
                 assert kind in ("runs", "continued") and run in found().runs[profile], (claim, stage)
+
+
+def test_a_word_in_the_table_of_findings_has_its_doubts():
+    lines = claim_page.index(found(), [*found().claims]).splitlines()
+    for claim, row in found().ledgers["settle"].items():
+        line = next(line for line in lines if f"/claims/{claim}/" in line)
+        said = line.split(" | ")[1]
+        assert ("not settled" in said) == (committed.tested(row) and row.get("settled") is False), claim
+        assert ("turns at half the budget" in said) == (committed.tested(row) and bool(row.get("turns"))), claim
+    assert "not settled" in next(line for line in lines if "/claims/P20/" in line).split(" | ")[1]
+
+
+def test_a_claims_page_opens_with_its_words_in_a_sentence():
+    text = claim_page.page(found(), "P20").split("\n\n")[1]
+    deciding = committed.deciding(found().ledgers["settle"]["P20"])
+    assert text.startswith(
+        "**In `settle`: *opposite*, not settled.** Of its 4 deciding tests (all must hold): 2 hold, but"
+    )
+    assert sum(int(n) for n in re.findall(r"(?:: |; )(\d+) ", text.partition("tests")[2])) == len(deciding) == 4
+
+
+def test_running_a_claim_again_says_what_becomes_of_the_other_tables():
+    text = claim_page.again(found(), found().rows("P04"))
+    runs = len(text.partition("dvc repro ")[2].partition("\n")[0].split())
+    assert f"These are {runs} of the profile's {len(found().runs['mini'])} runs." in text
+    assert "`git checkout reports/mini` brings the committed ones back" in text and "the command says so" in text
+
+
+def test_a_page_is_told_apart_by_its_title_and_ranked_for_the_search(site):
+    for name in ("P20", "P04"):
+        text = (site / f"claims/{name}/index.html").read_text(encoding="utf-8")
+        assert f"<title>{name}. " in text
+    slides = [path.read_text(encoding="utf-8") for path in site.glob("teach/slides/*/index.html")]
+    assert len({re.search("<title>(.*?)</title>", text)[1] for text in slides}) == len(slides) > 12
+    known = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))["docs"]
+    rank = {each["location"]: each.get("boost", 1) for each in known}
+    assert rank["claims/P04/index.html"] > rank["index.html"] > rank["reports/mini/kl/index.html"]
+
+
+def test_a_page_that_is_cited_has_its_year_and_its_address(monkeypatch):
+    monkeypatch.delenv("SITE_URL", raising=False)
+    assert "url =" not in cite.whole(ROOT) and "claim P20. [" in cite.claim(ROOT, "P20")
+    monkeypatch.setenv("SITE_URL", "https://example.org/rlnlp")
+    assert "  url = {https://example.org/rlnlp/}," in cite.whole(ROOT)
+    assert "<https://example.org/rlnlp/claims/P20/>" in cite.claim(ROOT, "P20")
+    text = cite.whole(ROOT)
+    assert text.count("@") == 4 and "eprint = {2210.01241}" in text and re.search(r"  year = \{20\d\d\},", text)
+    assert "## Cite this" in build.home(found()) and "## Cite this" in claim_page.page(found(), "P35")
 
 
 def component(**other):
@@ -507,6 +556,29 @@ class TestInABrowser:
             assert [row for row in rows if all(str(row[field]) in said for field in fields)], said
             assert page.locator('[data-chart=P04-effects][aria-label*="published +0.032"]').count() == 1
         assert not [url for url in asked if not url.startswith(("file:", "blob:", "data:", "about:"))]
+
+    def test_a_grouped_tables_rows_keep_their_claim_when_sorted_and_when_filtered(self, tmp_path):
+        lines = [("P03: one", "b", "holds"), *(("", name, "") for name in "adefghijkl"), ("P04: two", "c", "open")]
+        rows = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in line) + "</tr>" for line in lines)
+        head = "".join(f"<th>{name}</th>" for name in ("claim", "test", "word"))
+        script = (ROOT / "docs/assets/tables.js").as_uri()
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        (tmp_path / "a.html").write_text(f'<div class="md-content">{table}</div><script src="{script}"></script>')
+        with browser_page() as page:
+            page.goto((tmp_path / "a.html").as_uri())
+            shown = page.locator("tbody tr:visible")
+            page.get_by_label("Show rows with").fill("P03")
+            assert shown.count() == 11
+            page.get_by_label("Show rows with").fill("p03 b")
+            assert shown.count() == 1
+            page.get_by_label("Show rows with").fill("")
+            page.locator("th", has_text="test").locator("button").click()
+            of = page.eval_on_selector_all("tbody tr", "rows => rows.map(row => row.dataset.group)")
+            assert of == ["P03: one"] * 2 + ["P04: two"] + ["P03: one"] * 9
+            assert page.locator("tbody td").first.get_attribute("data-of") == "P03"
+            page.locator("th", has_text="word").locator("button").click()
+            of = page.eval_on_selector_all("tbody tr", "rows => rows.map(row => row.dataset.group)")
+            assert of == ["P03: one"] * 11 + ["P04: two"]
 
     def test_a_table_sorts_by_any_column_and_shows_the_rows_asked_for(self, site):
         with browser_page() as page:

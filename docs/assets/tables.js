@@ -1,7 +1,18 @@
 // Tables of a page: a button in each heading sorts by that column, and a long table gets a box that filters its rows.
 {
   const MANY = 12 // rows from which a table can be filtered
-  const text = (row, at) => row.cells[at]?.innerText.trim() ?? ""
+  const own = (row, at) => row.cells[at]?.innerText.trim() ?? ""
+  const heads = new Map() // row that says no first cell -> the row above that says it for its group
+  const text = (row, at) => own(row, at) || (heads.has(row) ? own(heads.get(row), at) : "")
+  const group = table => { // a claim with a row per test has its id in its first row alone: each row gets it
+    let head
+    for (const row of table.tBodies[0].rows) {
+      if (own(row, 0)) head = row
+      else if (head) heads.set(row, head)
+      if (head) row.dataset.group = own(head, 0)
+    }
+    for (const row of heads.keys()) row.cells[0].dataset.of = row.dataset.group.split(":")[0]
+  }
   const number = said => parseFloat(said.replace("−", "-").replaceAll(",", ""))
   const compare = (a, b) => {
     const [x, y] = [number(a), number(b)]
@@ -25,7 +36,8 @@
     box.addEventListener("input", () => {
       const wanted = box.value.toLowerCase().split(/\s+/)
       for (const row of table.tBodies[0].rows) {
-        row.hidden = !wanted.every(word => row.innerText.toLowerCase().includes(word))
+        const said = `${row.dataset.group ?? ""} ${row.innerText}`.toLowerCase()
+        row.hidden = !wanted.every(word => said.includes(word))
       }
     })
     ;(table.closest(".md-typeset__scrollwrap") ?? table).before(label)
@@ -34,6 +46,7 @@
     for (const table of document.querySelectorAll(".md-content table:not([class])")) {
       const rows = table.tBodies[0]?.rows.length ?? 0
       if (!table.tHead || rows < 2) continue
+      group(table)
       for (const [at, heading] of [...table.tHead.rows[0].cells].entries()) {
         if (!heading.innerText.trim() || ![...table.tBodies[0].rows].some(row => text(row, at))) continue // pictures have no order
         const button = document.createElement("button")

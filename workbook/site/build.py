@@ -16,6 +16,8 @@ import sys
 from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import shorten
+from typing import Any
 
 import pandas as pd
 import yaml
@@ -24,6 +26,7 @@ from workbook.results.tables import markdown
 from workbook.site import (
     benchmark,
     charts,
+    cite,
     claim_page,
     committed,
     effects,
@@ -54,8 +57,8 @@ HAND = {  # documents that stand elsewhere and are pages too
     "grue/submitted/README.md": "findings/grue/submitted/index.md",
     "grue/traps.md": "findings/grue/traps/index.md",
 }
-UNINDEXED = "---\nsearch:\n  exclude: true\n---\n\n"  # of pages that hold nothing but texts of runs
 ASSETS = "docs/assets"
+LABEL = 48  # letters of a claim in the site's map
 PART = {"verdict": "", "samples": "samples/"}  # of a report: where its file lies below the report's folder
 
 
@@ -106,6 +109,7 @@ def home(found: Committed) -> str:
             "## Five results",
             front.five(found, "/claims/{claim}/index.md"),
             front.legend(found),
+            f"## Cite this\n\n{cite.whole(found.root)}",
         ]
     )
 
@@ -156,12 +160,49 @@ BESIDE = (
 )
 KEY = (
     "A claim *holds*, perhaps *smaller than stated*; it is *too small* where an effect of the stated size is excluded "
-    "either way, *opposite* where it is shown to go the other way, *open* where neither is known; a dash: not tested "
-    "by these runs. The profiles: "
+    "either way, *opposite* where some part is shown to go the other way, *open* where neither is known; *not "
+    "settled*: some part is open; *turns*: after half the training the word, or a shown sign, was the other side's; a "
+    "dash: not tested by these runs. The profiles: "
     + "; ".join(f"`{profile}`, {about}" for profile, about in ABOUT.items())
     + f"; `{benchmark.NAME}`, {benchmark.ABOUT}. "
     "[The rule](/docs/sure/design.md)."
 )
+
+
+def headed(page: str, name: str, text: str) -> str:
+    """A page's text behind what the theme is told of it: a title that says more than an id, and how its search ranks
+    it. name: its first heading."""
+    about: dict[str, Any] = {}
+    if text.startswith("---\n"):
+        front_matter, _, text = text.removeprefix("---\n").partition("\n---\n")
+        about = yaml.safe_load(front_matter)
+    if page.startswith(("claims/", "teach/slides/")):
+        about["title"] = name
+    if page in ASKED:
+        about["tags"] = [ASKED[page]]
+    if page.endswith("/samples/index.md"):
+        about["search"] = {"exclude": True}
+    elif boost := next((boost for start, boost in RANKED.items() if page.startswith(start)), None):
+        about["search"] = {"boost": boost}
+    return f"---\n{yaml.safe_dump(about, allow_unicode=True)}---\n\n{text}" if about else text
+
+
+ASKED = {  # page: words that a visitor may type, which its headings do not have; the search ranks them first
+    "claims/P04/index.md": "does NLPO beat PPO",
+    "claims/P01/index.md": "texts without the penalty",
+    "findings/index.md": "run one claim again, which claims hold",
+    "use/twelve_lines/index.md": "twelve lines: train my own model with my own reward",
+    "use/own_model/index.md": "train my own model",
+    "use/write_your_own/index.md": "own reward",
+    "teach/checklist/index.md": "teach week one",
+    "index.md": "cite BibTeX",
+}
+RANKED = {
+    "claims/": 3,
+    "use/": 4,
+    "reports/": 0.3,
+    "reference/api/": 0.3,
+}  # start of an address: factor of its rank
 
 
 def reports_table(root: Path) -> str:
@@ -204,8 +245,7 @@ def write(root: Path, out: Path, site: Path) -> dict[str, str]:
     titles = {}
     for page, (source, text) in texts.items():
         titles[page] = title(text)
-        body = (UNINDEXED if page.endswith("/samples/index.md") else "") + links.move(text, source, page)
-        atomic_write(pages / page, body)
+        atomic_write(pages / page, headed(page, titles[page], links.move(text, source, page)))
     for name, data in lessons.files(root).items():
         atomic_write(pages / name, data)
     shutil.copytree(root / ASSETS, pages / "assets", dirs_exist_ok=True)
@@ -234,7 +274,11 @@ def nav(titles: Mapping[str, str]) -> list[dict]:
     def below(folder: str) -> list[str]:
         return sorted(page.removesuffix("/index.md") for page in titles if page.startswith(f"{folder}/"))
 
-    claims = [{page.split("/")[1]: page} for page in titles if page.startswith("claims/")]
+    claims = [
+        {shorten(titles[page].replace("`", ""), LABEL, placeholder=" …"): page}
+        for page in titles
+        if page.startswith("claims/")
+    ]
     api = [name for name in below("reference/api") if name != "reference/api"]
     profiles = {p: [n for n in below(f"reports/{p}") if not n.endswith("/samples")] for p in ABOUT}
     told = ("settled", "ledger", "length", "full", "second_paper", "real_reviews", "grue")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,9 @@ import pandas as pd
 from workbook.ledger import beside, one_model
 from workbook.ledger.contrast import in_words
 from workbook.results.measures import MEASURES
-from workbook.results.tables import join, markdown
-from workbook.site import benchmark, charts, effects, texts, vega
-from workbook.site.blocks import folded, shell
+from workbook.results.tables import PLURAL, join, markdown
+from workbook.site import benchmark, charts, cite, effects, texts, vega
+from workbook.site.blocks import UNSEARCHED, folded, shell
 from workbook.site.committed import ABOUT, DESIGN, Committed, deciding, folder, named_conditions, tested
 from workbook.synthesis import closer
 
@@ -53,7 +54,7 @@ def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
         parts += ["## Run just this again", again(found, rows)]
     if claim in found.benchmark:
         parts += ["## On the benchmark", benchmark.section(found.root, claim, found.benchmark[claim])]
-    parts += ["## What makes it hard to say", traps(about)]
+    parts += ["## What makes it hard to say", traps(about), f"## Cite this {UNSEARCHED}", cite.claim(found.root, claim)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -90,16 +91,28 @@ def opening(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]])
     table = [
         {
             "profile": f"`{profile}`: {ABOUT.get(profile, 'settings of its own')}",
-            "draws": row["seeds"] if not one_model.marked([row]) else f"{row['seeds']} {one_model.units([row])}",
             "word": word(row),
             "at half the budget": row["half_word"] if tested(row) and row["half_word"] else "–",
+            "draws": row["seeds"] if not one_model.marked([row]) else f"{row['seeds']} {one_model.units([row])}",
         }
         for profile, row in rows.items()
     ]
     if claim in found.benchmark:
-        told = {"profile": f"`{benchmark.NAME}`: {benchmark.ABOUT}", "draws": benchmark.seeds(found.benchmark, claim)}
-        table.append(told | {"word": benchmark.word(found.benchmark, claim), "at half the budget": "–"})
-    return f"{source(about)}\n\n{markdown(pd.DataFrame(table))}"
+        told = {"profile": f"`{benchmark.NAME}`: {benchmark.ABOUT}", "word": benchmark.word(found.benchmark, claim)}
+        table.append(told | {"at half the budget": "–", "draws": benchmark.seeds(found.benchmark, claim)})
+    return f"{summed(rows)}{source(about)}\n\n{markdown(pd.DataFrame(table))}"
+
+
+def summed(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """In a sentence, the words of the deciding tests in the first profile that has words; "" where none has."""
+    profile, row = next(((name, row) for name, row in rows.items() if tested(row)), ("", None))
+    if row is None:
+        return ""
+    words = Counter(test["word"] for test in deciding(row))
+    kinds = [f"{n} {PLURAL.get(word, word) if n > 1 else word}" for word, n in words.most_common()]
+    how = "all must hold" if row["decided_by"] == "all" else "one is enough"
+    every = f"{words.total()} deciding tests ({how}): " if words.total() > 1 else "one deciding test: "
+    return f"**In `{profile}`: *{row['word']}*{beside.doubts(row)}.** Of its {every}{'; '.join(kinds)}. "
 
 
 def source(about: Mapping[str, Any]) -> str:
@@ -141,11 +154,11 @@ def tests(rows: Mapping[str, Mapping[str, Any]], role: str) -> list[str]:
             table.append(
                 {
                     "profile": f"{profile}, {test['n']} {one_model.units([row])}",
+                    "word": effects.verdict(test["word"]) if tested(row) else "–",
                     f"difference, {effects.unit(test)}".rstrip(", "): effects.raw(test),
                     "published": effects.raw_published(test) or "–",
                     "in yardsticks": effects.yardsticks(test),
                     "forest row": effects.row(test, far),
-                    "word": effects.verdict(test["word"]) if tested(row) else "–",
                 }
             )
         asked = f"at least {first['stated']:.2g} {first['unit']}, {first['direction']}"
@@ -260,15 +273,26 @@ def again(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
             parts += [
                 f"In `{profile}`, with the models and data that they need, and the pages from them:",
                 shell(*lines),
+                only_these(profile, len(needed), len(runs)),
                 f"Here {'; '.join(f'`{name}` is {found.names[profile][name]}' for name in needed)}.",
             ]
             break
     if DESIGN in rows:
         parts += ["The registered design's words again, from its committed table:", shell(JUDGE)]
-        parts += ["Its draws, all claims' runs of one after the other; it says that it is at its end:", shell(DRAW)]
+        parts += ["All draws of the design, which is finished: the command says so and runs nothing.", shell(DRAW)]
     elif not parts:
         parts = ["From the committed tables:", shell(*(f"make reports PROFILE={profile}" for profile in rows))]
     return "\n\n".join(parts)
+
+
+def only_these(profile: str, runs: int, every: int) -> str:
+    """What the commands leave behind, and how long they take."""
+    all_of_it = " All of them, with their models and data, take about an hour on two cores." * (profile == "mini")
+    return (
+        f"These are {runs} of the profile's {every} runs.{all_of_it} With only these done, the pages are made of them "
+        f"alone: the tables in `reports/{profile}` lose all others, and the ledger is not judged again. "
+        f"`git checkout reports/{profile}` brings the committed ones back."
+    )
 
 
 def index(found: Committed, ids: Sequence[str]) -> str:
@@ -288,4 +312,4 @@ def index(found: Committed, ids: Sequence[str]) -> str:
 def word_in(found: Committed, profile: str, claim: str) -> str:
     """The word of a claim in a profile, or a dash."""
     row = found.ledgers[profile].get(claim)
-    return effects.verdict(row["word"]) if row and tested(row) else "–"
+    return effects.verdict(row["word"]) + beside.doubts(row) if row and tested(row) else "–"

@@ -19,6 +19,8 @@ from workbook.site import outputs
 from workbook.store.identity import Code
 
 ASKED = re.compile(r"\*\*Question\.\*\*\s*(.+?)(?:\n\n|\Z)", re.DOTALL)
+LEADS_ON = re.compile(r"(?<=[.?!]) [^.?!]*:$")  # a question's last sentence, of a picture that follows it
+FOLDER = re.compile(r"^working folder: .*\n?", re.MULTILINE)  # of the machine that made the outputs
 NUMBERED = re.compile(r"^(\d+)\. (.+)$", re.MULTILINE)
 READ = re.compile(r"\*(?:How to read|Reading|What you see|Look for|Look at)")
 LISTED, ANSWERS, READING = "docs/learn/lessons.md", "docs/learn/answers.md", "docs/learn/reading.md"
@@ -54,7 +56,7 @@ class Lesson(NamedTuple):
 
     @property
     def question(self) -> str:
-        return " ".join(ASKED.search(self.said[0])[1].split())
+        return LEADS_ON.sub("", " ".join(ASKED.search(self.said[0])[1].split()))
 
     @property
     def asked(self) -> list[str]:
@@ -79,7 +81,9 @@ class Lesson(NamedTuple):
         text = self.cells[cell][1]
         if outputs.from_tables(text):
             return outputs.computed(text)
-        return list(self.kept.cells.get(cell, ())) if self.kept else []
+        kept = self.kept.cells.get(cell, ()) if self.kept else ()
+        told = [{**each, "text": FOLDER.sub("", each["text"])} if "text" in each else each for each in kept]
+        return [each for each in told if each.get("text") != ""]
 
 
 @cache
