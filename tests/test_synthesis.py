@@ -175,6 +175,14 @@ def test_runs_of_one_study_count_once():
     assert [r["of"] for r in across.table([row])] == ["a", "again", "c", "all"]
 
 
+def test_a_planted_claim_is_not_pooled():
+    made = [planted("a", 0.1, noise=1), planted("c", -0.1, task="other", noise=3)]
+    known = {"K01": CLAIM.model_copy(update={"id": "K01"}), "Z01": CLAIM}
+    assert [row.claim for row in across.across(known, made)] == ["Z01"]
+    committed = pd.read_csv(ROOT / "reports/synthesis/across.csv")
+    assert not committed.claim.str.startswith("K").any()
+
+
 def test_more_draws_of_one_study_widen_it_by_draws():
     [row] = across.across({"Z01": CLAIM}, [planted("a", 0.1), planted("more", 0.1, seeds=(5, 6, 7))])
     assert row.pooled is None and row.studies[0].n == 7  # draw 5 once

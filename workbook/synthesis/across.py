@@ -20,6 +20,7 @@ from scipy import stats
 
 from workbook.ledger.claim import Claim, ClaimError, Test
 from workbook.ledger.contrast import measure
+from workbook.ledger.registered import PLANTED
 from workbook.results.tables import join
 from workbook.statistics import paired
 from workbook.statistics.random_effects import Pooled, random_effects
@@ -62,9 +63,12 @@ class Across:
 
 
 def across(claims: Mapping[str, Claim], sources: Sequence[Source]) -> list[Across]:
-    """The deciding tests in yardsticks of which two profiles or more have an effect, in the order of the claims."""
+    """The deciding tests in yardsticks of which two profiles or more have an effect, in the order of the claims.
+
+    Planted claims are left out: what holds or fails by its definition (PPO without the penalty against the untrained
+    model is one yardstick) is no evidence to pool."""
     found = []
-    for claim in claims.values():
+    for claim in (claim for name, claim in claims.items() if name not in PLANTED):
         for test in claim.deciding:
             if test.unit == "yardsticks":
                 effects = _alike(claim, _effects(claim, test, sources), sources)

@@ -31,7 +31,8 @@ Data and length go together where a row of boxes is empty: a difference between 
 one between data."""
 FORESTS = """## Across profiles
 
-[across.csv](across.csv) has every deciding test in yardsticks that two profiles or more make. Profiles of the
+[across.csv](across.csv) has every deciding test in yardsticks that two profiles or more make, but those of the
+planted claims (K01 to K03), which hold or fail by their definition and are no evidence. Profiles of the
 same settings on the same draws are runs of *one* study and count once; k is the number of studies. τ²
 (Paule-Mandel), its Q-profile interval, I², Cochran's Q, the mean with its Hartung-Knapp interval (factor at
 least 1) and the 95 % prediction interval (t, k − 1 degrees of freedom) are of the studies. **With two to four
