@@ -128,7 +128,13 @@ def opening(page: Page) -> str:
 def answer(page: Page) -> str:
     """Two sentences with at most three numbers: the first comparison of the headline, and the ledger's words."""
     rows = page.judged[0]
-    said = answering.answer(page.headline, rows, beside.elsewhere(rows, page.results.params.reports_folder.parent))
+    elsewhere = beside.elsewhere(rows, page.results.params.reports_folder.parent)
+    return unlisted(answering.answer(page.headline, rows, elsewhere), rows)
+
+
+def unlisted(said: str, rows: list[dict[str, Any]]) -> str:
+    """An answer that gives few runs or seeds as the reason why there is no word, with the reason that there is where
+    the profile only does not list the claims."""
     lacks = {what for r in rows if r["word"] == ELSEWHERE for what in r["lacks"]}
     return said.replace(FEW, LEFT) if lacks == {UNLISTED} else said
 
