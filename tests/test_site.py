@@ -508,6 +508,14 @@ def draw_all(page) -> int:
     return len(places)
 
 
+ASKED = {  # what a visitor types: the page that the search shows first
+    "does NLPO beat PPO": "claims/P04/",
+    "train my own model": "use/",
+    "twelve lines": "use/twelve_lines/",
+    "own reward": "use/",
+}
+
+
 class TestInABrowser:
     pytestmark = MARKS
 
@@ -632,3 +640,8 @@ class TestInABrowser:
             assert "claims/C05/" in " ".join(
                 link.get_attribute("href") for link in page.locator(".md-search-result__link").all()
             )
+            for asked, answer in ASKED.items():
+                page.locator("input[name=query]").fill("")
+                page.locator("input[name=query]").press_sequentially(asked)
+                first = page.locator(f".md-search-result__item:first-child > a[href*='{answer}']")
+                first.wait_for(state="attached")

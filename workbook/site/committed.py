@@ -31,7 +31,7 @@ ABOUT = {  # profile: what its numbers are of; in the order in which pages show 
     "imdb": "real reviews, a model trained on them from scratch",
     "full": "the first paper's ablations at every value: eight of the registered design's draws",
     "follow_up": "the second paper's questions at every value: eight of the registered design's draws",
-    "mini": "the registered design's first draws: effects, too few for words",
+    "mini": "the registered design's first draws, run again on another processor: effects, too few for words",
 }
 DESIGN, DRAWN = "settle", "mini"  # the registered design; the profile that runs its first draws again
 SAME = ("full", "follow_up")  # profiles that hold runs of the design itself: same draws, same numbers to every digit
