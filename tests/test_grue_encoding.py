@@ -8,10 +8,15 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import ByT5Tokenizer, PreTrainedTokenizer, PreTrainedTokenizerFast
 
+from rlnlp.rollout import decode, sample, sampling_from
+from rlnlp.scoring import scorer
+from rlnlp.types import generator
+from tests import tiny
 from workbook.draws.tokenizer import train_tokenizer
 from workbook.grue import tasks
 from workbook.grue.encoding import encode
 from workbook.grue.example import Example
+from workbook.grue.scores import reward
 from workbook.texts.hub import DataError
 
 STORY = "a tall keeper carried the lamp up the stairs and the light of it went far over the sea . "
@@ -192,6 +197,23 @@ def test_eou_is_text_that_comes_back():
 def test_trap_30_every_token_of_a_prompt_is_one_of_the_tokenizers(tokenizer):
     prompts = encode([example(3)], tokenizer, 30 * limit_of(tokenizer))
     assert int(prompts.ids.max()) < len(tokenizer)
+
+
+@pytest.mark.parametrize("name", ["words", "gpt2-like", "t5-like"])
+@pytest.mark.parametrize("make", [tiny.gpt2, tiny.t5])
+def test_a_model_may_have_more_logits_than_the_tokenizer_has_tokens(name, make):
+    """Trap 30, from the samples to what they are paid: a token without a name is no word, and nothing fails."""
+    tokenizer = MAKE[name]()
+    size = len(tokenizer)
+    model, prompts = make(vocabulary=size + 28 * 8), tiny.prompts(16, vocabulary=size)
+    drawn = sample(model, prompts, sampling_from(model, 8), generator("any"))
+    beyond = drawn.mask & (drawn.responses >= size)
+    assert beyond.any(1).sum() > 4
+    texts = decode(drawn, tokenizer)
+    known = [[one for one in row[keep].tolist() if one < size] for row, keep in zip(drawn.responses, drawn.mask)]
+    assert texts == tokenizer.batch_decode(known, skip_special_tokens=True)
+    paid, _ = scorer(reward({"rouge_1": 1.0}), tokenizer)(drawn)
+    assert paid.shape == (16,) and paid.isfinite().all()
 
 
 def test_an_example_says_which_end_is_shortened():

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import (
+    AutoModel,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    BertForSequenceClassification,
+    BertModel,
+)
 
 from tests import scored
 from workbook.grue import scores as front
@@ -96,6 +102,22 @@ def test_consistency_is_entailment_less_contradiction_of_the_best_sentences(nli)
     assert score.each(["", "a cat .", said[0]], source=[source, source, "a mat ."]) == [0.0, 0.0, 0.0]
     two = score.each([said[0], said[1]], source=[known[0], known[1]])
     assert two == pytest.approx([score.each([s], source=[k])[0] for s, k in zip(said, known)], abs=1e-5)
+
+
+def test_a_model_that_scores_never_sees_a_whole_split_at_once(bert, nli, monkeypatch):
+    """Trap 23 once more: a classifier's memory grows with its batch, and no number shows it."""
+    sizes = []
+    for kind in (BertModel, BertForSequenceClassification):
+        forward = kind.forward
+        noted = lambda *a, to=forward, **k: sizes.append(len([*a[1:], *k.values()][0])) or to(*a, **k)
+        monkeypatch.setattr(kind, "forward", noted)
+    texts = [f"the {one} sat on the {other} ." for one in scored.WORDS for other in scored.WORDS][:150]
+    front.score("bertscore", model=bert, language="en").each(texts, [[text] for text in reversed(texts)])
+    assert sum(sizes) >= 150 and max(sizes) <= 64
+    sizes.clear()
+    many = " ".join(f"the cat sat on the old {word} ." for word in scored.WORDS[:12])
+    front.score("consistency", model=nli).each([many], source=[many])  # 144 pairs
+    assert sum(sizes) >= 144 and max(sizes) <= 32
 
 
 def test_consistency_refuses_a_classifier_of_something_else(tmp_path):

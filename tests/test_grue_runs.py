@@ -330,6 +330,17 @@ def test_trap_23_no_number_depends_on_how_many_are_answered_at_once(work, tmp_pa
     assert files_of(part(bench(work, evaluation=at_once), made_up(), arm("ppo"), 0)) == found
 
 
+@pytest.mark.parametrize("sample", [True, False])
+def test_no_batch_of_answers_is_larger_than_was_asked(monkeypatch, sample):
+    """What trap 23 costs is memory, which no number shows."""
+    sizes = []
+    for name in ("sample", "beam_search"):
+        drawn = getattr(beams, name)
+        monkeypatch.setattr(beams, name, lambda p, some, *a, to=drawn: sizes.append(len(some)) or to(p, some, *a))
+    answered = beams.answers(tiny.t5(), tiny.prompts(10), Decode(max_new_tokens=3, sample=sample), "any", 4)
+    assert sizes == [4, 4, 2] and sum(map(len, answered)) == 10
+
+
 def test_all_seeds_become_tables_of_which_every_number_can_be_found_again(work, tmp_path):
     task, here = made_up(), bench(work)
     collect(here, task, arm("supervised"), tmp_path / "out")

@@ -26,10 +26,17 @@ from __future__ import annotations
 import json
 
 import pytest
+import torch
 
+from rlnlp.scoring import scorer
+from tests import tiny
+from workbook.draws.tokenizer import train_tokenizer
 from workbook.grue import tasks
+from workbook.grue.arms import ARMS
+from workbook.grue.example import Example
 from workbook.grue.published import METHODS, table
 from workbook.grue.rows import RowsError, examples, usable
+from workbook.grue.scoring import acts
 from workbook.texts.hub import DataError
 
 ALL = tasks.names()
@@ -340,10 +347,25 @@ def test_published_spot_checks():
 
 
 # ------------------------------------------------------------------------------------------------- the traps
+SAID = [("what is that ?", 2), ("please go there !", 3)]
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_trap_2_an_answer_has_as_long_in_training_as_at_evaluation(name):
     task = tasks.task(name)
     assert task.decode.max_new_tokens == task.response_tokens >= task.decode.min_new_tokens
+
+
+def test_an_answer_that_is_cut_at_the_horizon_is_paid_as_its_text_is():
+    """Trap 2: what has not ended is paid what the same words are paid that have."""
+    tokenizer = train_tokenizer((), "word", words=["owl", "sea", "."])
+    words = tokenizer("owl sea owl", add_special_tokens=False)["input_ids"]
+    both = tiny.as_rollout([tuple(words), (*words[:2], tokenizer.eos_token_id)], torch.tensor([2, 2]), 3)
+    both.terminated[:] = torch.tensor([False, True])
+    long = lambda prompts, responses, references, meta: [len(text.split()) for text in responses]
+    for chosen in ARMS.values():
+        paid, _ = chosen.pay(scorer(long, tokenizer), 0)(both)
+        assert sorted(paid.tolist()) == [2.0, 3.0], chosen.name
 
 
 def test_trap_4_an_empty_target_is_no_reference():
@@ -378,6 +400,11 @@ def test_trap_8_the_act_is_beside_the_prompt_with_what_a_classifier_needs():
             example.prompt == " <EOU> ".join(example.meta["turns"]) + " <EOU>"
         )  # turns and separator: nothing of the act
     assert "always inform" in tasks.task("daily_dialog").trivial
+    train = [Example(f"{n}", "", "so .", "", (text,), "so .", {"act": act}) for n, (text, act) in enumerate(SAID * 3)]
+    classify = acts(train)["classify"]
+    for text, act in SAID:  # the prompt is of the other act, as loudly as can be: the classifier learned of answers
+        (other,) = (words for words, named in SAID if named != act)
+        assert classify([f"{other} " * 20], [text]) == [act]
 
 
 def test_trap_9_concepts_are_known_without_taking_the_prompt_apart():

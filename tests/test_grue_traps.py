@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 import yaml
 
 from workbook.grue import contrasts, tasks
@@ -87,8 +88,9 @@ def test_every_trap_has_a_test_that_names_it_or_a_line_why_it_cannot_occur():
     assert TABLE.read_text(encoding="utf-8") == table(), "python -m tests.test_grue_traps writes it anew"
 
 
-def test_trap_25_nlpo_and_ppo_differ_in_the_mask_alone():
-    ours = grue.load(ROOT / "grue" / "params.yaml")
+@pytest.mark.parametrize("folder", ["grue", "grue/real", "grue/paper"])
+def test_trap_25_nlpo_and_ppo_differ_in_the_mask_alone(folder):
+    ours = grue.load(ROOT / folder / "params.yaml")
     for name in ours.tasks:
         horizon = ours.horizon(tasks.task(name))
         ppo, nlpo = (ours.learner_of(arm(each), name, horizon).model_dump() for each in ("ppo", "nlpo"))
