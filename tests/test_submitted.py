@@ -1,12 +1,13 @@
 """Anybody's table, judged as ours are; a bad one gets one clear message."""
 
+import json
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from workbook.ledger import __main__ as command
-from workbook.ledger import checks, judge, submitted
+from workbook.ledger import checks, judge, page, submitted
 from workbook.ledger.claim import ClaimError
 from workbook.results import results as tables
 from workbook.results.files import per_seed
@@ -62,6 +63,20 @@ def spoiled(ours: pd.DataFrame, how: str) -> pd.DataFrame:
         return ours[~((ours.condition == "ppo_kl_0") & (ours.seed == 3))]
     if how == "twice":
         return pd.concat([ours, ours[:1]])
+    if how == "copied seed":
+        copy = ours[ours.seed == 2].assign(seed=9)
+        return pd.concat([ours, copy])
+    if how == "copied run":
+        first = ours[(ours.condition == "zero_shot") & (ours.seed == 1)].iloc[0]
+        return ours.assign(
+            **{m: ours[m].where(ours.condition != "zero_shot", first[m]) for m in ("score", "human_log_perplexity")}
+        )
+    if how == "no rows":
+        return ours[:0]
+    if how == "no name":
+        return ours.assign(condition=ours.condition.where(ours.index != 3))
+    if how == "no score":
+        return ours.assign(score=ours.score.where((ours.condition != "ppo_kl_0") | (ours.seed != 3)))
     if how == "number":
         return ours.assign(score=ours.score.where(ours.seed != 2, float("inf")))
     if how == "whole":
@@ -101,7 +116,12 @@ def test_every_split_and_decoding_has_every_seed(params, ours, tmp_path):
         ("whole", "seed: expected whole numbers, found 1.5 in row 2"),
         ("semicolons", "one column, 'condition;seed;"),
         ("gone", "no such file; expected a CSV file"),
-        ("few", "decides no claim"),
+        ("few", "mine: decides no claim"),
+        ("copied seed", "every condition: the numbers of seeds 2 and 9 are the same; expected runs and an evaluation"),
+        ("copied run", "zero_shot (test, plain): the numbers of seeds 1, 2, 3, 4, 5, 6, 7 and 8 are the same"),
+        ("no rows", "no rows; expected one for each condition and seed"),
+        ("no name", "condition: empty in row 5"),
+        ("no score", "(ppo_kl_0, seed 3); expected a number for every seed of a condition, or for none"),
         ("keys", "no column 'condition'"),
     ],
 )
@@ -110,4 +130,26 @@ def test_a_bad_table_is_refused(params, ours, tmp_path, how, said):
         spoiled(ours, how).to_csv(tmp_path / "mine.csv", index=False)
     with pytest.raises(ClaimError) as error:
         submitted.judged(KNOWN, submitted.read(tmp_path / "mine.csv", params))
-    assert said in str(error.value) and "mine.csv" in str(error.value) or how == "few"
+    message = str(error.value)
+    assert said in message and ("mine.csv:" in message) == (how != "few")
+    assert "nan" not in message and "run the stage" not in message and message.count("the same") <= 1
+
+
+def test_one_number_may_be_met_twice_and_a_seed_that_diverged_has_none(params, ours, tmp_path):
+    """Two seeds at the best score there is are no copies; a seed that diverged is said without advice about stages."""
+    best = ours.drop(columns="human_log_perplexity")
+    best = best.assign(score=best.score.where(best.condition != "ppo_kl_0", 1.0))
+    best.to_csv(tmp_path / "mine.csv", index=False)
+    assert len(submitted.read(tmp_path / "mine.csv", params).params.seeds) == 8
+    lost = (ours.condition == "ppo_kl_0") & (ours.seed == 3)
+    ours.assign(score=ours.score.where(~lost), diverged=lost * 1.0).to_csv(tmp_path / "mine.csv", index=False)
+    rows = submitted.judged(KNOWN, submitted.read(tmp_path / "mine.csv", params))
+    assert "missing for seed 3" in json.dumps(rows) and "run the stage" not in json.dumps(rows)
+
+
+def test_the_page_leads_nowhere_that_is_not_there(params, ours, tmp_path):
+    """The rule was not written after somebody else's results, and no page of ours stands beside theirs."""
+    ours.to_csv(tmp_path / "mine.csv", index=False)
+    text = page.markdown(submitted.judged(KNOWN, submitted.read(tmp_path / "mine.csv", params)))
+    rule = text[text.index("## The rule") :]
+    assert "](" not in rule and "had been seen" not in rule and "judges this project's own runs: hash" in rule

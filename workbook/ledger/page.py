@@ -33,6 +33,7 @@ NOTHING = "–"
 P_VALUES = {"p (t)": "p_t", "Holm": "p_t_holm", "Holm, table": "p_t_table", "p (exact)": "p_exact"}
 AT_LOOK = "at its look's level"  # of a registered design's intervals, 1 - level
 PLACE = "../../rule.md"  # of the rule, from a page of a profile
+THEIRS = "The rule (`rule` in claims.json, which `submit --out` writes) is the one"  # of somebody's table
 SEEN = "results of these runs, or of earlier ones like them,"
 SHARP = (
     "p is that of the whole claim holding (near 1 where the numbers lie the other way: it says nothing against a "
@@ -213,7 +214,7 @@ def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
         parts += ["## Every test", tables.markdown(tests)]
     if len(sharp := sharpness(rows)):
         parts += ["## How sharp the tests are", SHARP, tables.markdown(sharp)]
-    said = [f"{linked(row['rule'], 'as_registered' in row)} {alpha(rows)}" for row in rows[:1]]
+    said = [f"{linked(row['rule'], 'as_registered' in row, 'submitted' in row)} {alpha(rows)}" for row in rows[:1]]
     parts += ["## The rule", *said]
     return "\n\n".join(parts) + "\n"
 
@@ -259,11 +260,12 @@ def alpha(rows: Rows) -> str:
     return f"Alpha is {paired.ALPHA:g}{looks if levels else ''}."
 
 
-def linked(rule: str, registered: bool = False) -> str:
+def linked(rule: str, registered: bool = False, submitted: bool = False) -> str:
     """Where the rule is, from a page of a profile, when it was written, and its hash. registered: whether the rows are
-    of a registered design, whose draws alone came after it."""
+    of a registered design, whose draws alone came after it; submitted: of a table that somebody else made."""
     when = "fixed before it judged" if registered else f"written after {SEEN} had been seen"
-    return f"[The rule]({PLACE}) was {when}: hash of the rule and of every test `{rule[:12]}`."
+    said = f"{THEIRS} that judges this project's own runs" if submitted else f"[The rule]({PLACE}) was {when}"
+    return f"{said}: hash of the rule and of every test `{rule[:12]}`."
 
 
 def rule_page(rules: Sequence[str]) -> str:

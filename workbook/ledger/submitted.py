@@ -5,12 +5,14 @@ rows = judged(claims, results)              # the ledger's rows: of the claims t
 
 Columns: `condition` (a run of the profile: zero_shot, ppo_kl_0, ...), `seed` (a whole number: an independent
 repetition; below five of them no claim gets a word), and metrics by their names in docs/reference/metrics.md. `split`
-(test) and `decoding` (plain) may be left out.
+(test) and `decoding` (plain) may be left out. A metric is there for every seed of a condition, or for none (but of a
+seed with `diverged` 1, which has nothing to measure); no two seeds have the same numbers.
 Whoever made the numbers, with whatever library, models and data: what they are of is theirs to say.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -47,13 +49,17 @@ def read(path: str | Path, params) -> Results:
     known = params.all_runs
     problems = [f"no column {name!r}" for name in ("condition", "seed") if name not in table]
     problems += _unknown(table.columns, (*KEYS, *METRICS, *ABOUT), "column")
+    if not problems and not len(table):
+        problems = ["no rows; expected one for each condition and seed"]
+    if not problems:
+        problems = _empty(table)
     if not problems:
         problems += _unknown(table.condition.unique(), known, "condition")
         problems += _unknown(table.decoding.unique(), DECODINGS, "decoding")
         problems += _unknown(table.split.unique(), ("test", "half"), "split")
         problems += _numbers(table)
     if not problems:
-        problems += _seeds(table)
+        problems += _seeds(table) or [*_blank(table), *_copied(table)]
     if problems:
         raise ClaimError("\n  ".join([f"{path}:", *problems]))
     runs = {name: known[name] for name in table.condition.unique()}
@@ -65,7 +71,7 @@ def read(path: str | Path, params) -> Results:
 
 def judged(claims: Mapping[str, Claim], results: Results) -> list[dict[str, Any]]:
     """`judge.ledger` of every claim whose deciding tests the table has conditions and metrics for; the others say what
-    they lack. Raises: ClaimError where the table decides no claim at all."""
+    they lack; all are marked as `submitted`. Raises: ClaimError where the table decides no claim at all."""
     runs, listed, said = results.params.all_runs, [], []
     worlds = {name: world_of(entry) for name, entry in runs.items()}
     for name, claim in claims.items():
@@ -80,11 +86,26 @@ def judged(claims: Mapping[str, Claim], results: Results) -> list[dict[str, Any]
     if not listed:
         near = f" Nearest to it: {said[0]}" if said else ""
         raise ClaimError(f"{results.params.profile}: decides no claim: see the tests of claims.yaml.{near}")
-    return ledger(claims, results, listed)
+    return [{**_theirs(row), "submitted": True} for row in ledger(claims, results, listed)]
+
+
+def _theirs(value: Any) -> Any:
+    """A row without advice about stages, which are ours."""
+    if isinstance(value, dict):
+        return {name: _theirs(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_theirs(part) for part in value]
+    return re.sub(r"; run the stage \S+ again", "", value) if isinstance(value, str) else value
 
 
 def _unknown(found: Iterable[Any], known: Iterable[str], what: str) -> list[str]:
     return [f"no {what} is called {name!r}{nearest(str(name), known)}" for name in found if name not in set(known)]
+
+
+def _empty(table: pd.DataFrame) -> list[str]:
+    """Cells that say which row it is, and are empty."""
+    rows = {name: np.flatnonzero(table[name].isna()) for name in KEYS}
+    return [f"{name}: empty in row {found[0] + 2}" for name, found in rows.items() if len(found)]
 
 
 def _numbers(table: pd.DataFrame) -> list[str]:
@@ -111,3 +132,34 @@ def _seeds(table: pd.DataFrame) -> list[str]:
             which = join([str(s) for s in gone])
             said.append(f"{condition} ({split}, {decoding}): no row of seed {which}; arms are compared seed by seed")
     return said
+
+
+def _blank(table: pd.DataFrame) -> list[str]:
+    """Numbers that some seeds of a condition have and others have not."""
+    said = []
+    ran = pd.to_numeric(table.get("diverged", pd.Series(0, table.index)), errors="coerce").fillna(0) == 0
+    for _, rows in table[ran].groupby(["condition", "split", "decoding"], sort=False):
+        for name in (c for c in rows if c in METRICS):
+            if 0 < (empty := rows[name].isna()).sum() < len(rows):
+                first = rows[empty].iloc[0]
+                where = f"row {rows.index[empty][0] + 2} ({first.condition}, seed {first.seed})"
+                said.append(f"{name}: empty in {where}; expected a number for every seed of a condition, or for none")
+    return said
+
+
+def _copied(table: pd.DataFrame) -> list[str]:
+    """Two seeds with the same numbers: in every condition, or in one that has several (one may be met by chance)."""
+    numbers = table.set_index(list(KEYS)).filter(items=METRICS).apply(pd.to_numeric)
+    cells = {f"{c} ({s}, {d})": rows for (c, s, d), rows in numbers.groupby(["condition", "split", "decoding"])}
+    several = {name: rows for name, rows in cells.items() if rows.notna().all().sum() > 1}
+    for where, rows in {"every condition": numbers.unstack(["condition", "split", "decoding"]), **several}.items():
+        rows = rows.dropna(axis=1)
+        if rows.shape[1] and (same := rows.duplicated(keep=False)).any():
+            first = rows[same].iloc[0]
+            seeds = rows.index[(rows == first).all(axis=1)].get_level_values("seed")
+            which = join([f"{seed}" for seed in seeds])
+            return [
+                f"{where}: the numbers of seeds {which} are the same; expected runs and an evaluation of its own for "
+                "each seed, as a copy would count as another one"
+            ]
+    return []
