@@ -105,6 +105,32 @@ def test_responses_stay_as_they_were_written(tmp_path, name):
     assert score == "mood" and found["score"] == 0.5 and found["words"] == 0.75 and found["unique_1"] == 3
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"log_history": [', "expected the JSON that a trainer writes, found"),
+        ("[1, 2]", "expected an object with a list of objects `log_history`, found list"),
+        ('{"log_history": {"reward": 1}}', "`log_history`, found other entries in it"),
+        ('{"log_history": [3]}', "`log_history`, found other entries in it"),
+        ('{"log_history": [{"reward": "high"}]}', "expected numbers, found 'high'"),
+        ('{"log_history": [{"reward": null}]}', "expected numbers, found None"),
+    ],
+)
+def test_a_log_that_is_none_is_named(tmp_path, text, said):
+    (tmp_path / "trainer_state.json").write_text(text)
+    with pytest.raises(ClaimError) as error:
+        trl.of_training(tmp_path)
+    assert said in str(error.value) and "trainer_state.json: " in str(error.value)
+
+
+def test_a_list_without_runs_and_a_folder_that_is_not_there(runs, tmp_path, capsys):
+    (tmp_path / "none.csv").write_text("condition,seed,folder\n")
+    assert trl.main([str(tmp_path / "none.csv"), "--out", str(tmp_path / "mine.csv")]) == 1
+    assert "none.csv: no rows; expected one for each run" in capsys.readouterr().err
+    assert trl.main([str(runs), "--out", str(tmp_path / "nowhere/mine.csv")]) == 1
+    assert "nowhere/mine.csv: expected a place for a CSV file, in a folder that is there" in capsys.readouterr().err
+
+
 def test_no_log_no_training_score(tmp_path):
     assert trl.of_training(tmp_path) == {}
 

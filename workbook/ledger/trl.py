@@ -53,6 +53,8 @@ def converted(runs: Path, score: str = "") -> tuple[pd.DataFrame, list[str]]:
     listed = _read(runs)
     if gone := [name for name in NEEDED if name not in listed]:
         raise ClaimError(f"{runs}: no column {join(gone)} (expected {', '.join(NEEDED)}[, texts][, metrics])")
+    if not len(listed):
+        raise ClaimError(f"{runs}: no rows; expected one for each run")
     about = {*NEEDED, "texts"}
     if unknown := [c for c in listed if c not in about and c not in METRICS]:
         hints = "; ".join(f"{c!r}{nearest(c, METRICS)}" for c in unknown)
@@ -94,11 +96,26 @@ def of_training(folder: Path, score: str = "") -> dict[str, float]:
     path = next((p for p in states if p.is_file()), None)
     if path is None:
         return {}
-    history = json.loads(path.read_text(encoding="utf-8")).get("log_history", [])
+    history = _history(path)
     apart = f"rewards/{score}/mean"
     names = (apart,) if any(apart in entry for entry in history) else LOGGED
     logged = [entry[name] for entry in history for name in names if name in entry]
+    if wrong := [value for value in logged[-LAST:] if isinstance(value, bool) or not isinstance(value, int | float)]:
+        raise ClaimError(f"{path}: log_history: {' or '.join(names)}: expected numbers, found {wrong[0]!r}")
     return {"rollout_score": float(np.mean(logged[-LAST:]))} if logged else {}
+
+
+def _history(path: Path) -> list[dict[str, Any]]:
+    """The entries of a trainer's log. Raises: ClaimError for a file that is none."""
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ClaimError(f"{path}: expected the JSON that a trainer writes, found {error}") from None
+    history = state.get("log_history", []) if isinstance(state, dict) else None
+    if not isinstance(history, list) or not all(isinstance(entry, dict) for entry in history):
+        found = type(state).__name__ if history is None else "other entries in it"
+        raise ClaimError(f"{path}: expected an object with a list of objects `log_history`, found {found}")
+    return history
 
 
 def last_completions(folder: Path) -> Path:
@@ -146,7 +163,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ClaimError as error:
         print(error, file=sys.stderr)
         return 1
-    table.to_csv(args.out, index=False, lineterminator="\n")
+    try:
+        table.to_csv(args.out, index=False, lineterminator="\n")
+    except OSError as error:
+        print(f"{args.out}: expected a place for a CSV file, in a folder that is there, found {error}", file=sys.stderr)
+        return 1
     print("\n".join([*notes, f"{args.out}: {len(table)} runs of {table.condition.nunique()} conditions"]))
     return 0
 
