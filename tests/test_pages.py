@@ -15,6 +15,7 @@ import workbook.runs.checks
 from tests import second_results
 from workbook.figures import about, dots, frontier, lines, parts
 from workbook.figures.parts import svg
+from workbook.ledger import told
 from workbook.reports import gamma, pages
 from workbook.results import design
 from workbook.results import results as tables
@@ -248,17 +249,17 @@ def test_that_a_run_may_diverge_is_said_once(mini):
 
 def test_a_claim_that_is_only_not_listed_is_not_said_to_lack_seeds(mini):
     ledger = json.loads((ROOT / "reports/mini/claims/claims.json").read_text())["rows"]
-    assert [pages.UNLISTED] in [r["lacks"] for r in ledger]  # the ledger's words for it
+    assert [told.UNLISTED] in [r["lacks"] for r in ledger]  # the ledger's words for it
     registered = shutil.copy(ROOT / "reports/registered.json", mini.reports_folder.parent)
     try:
         page = pages.load(mini, "vocabulary")
         text, answer = pages.claims_markdown(page), pages.answer(page)
     finally:
         Path(registered).unlink()
-    assert "not on this profile's list" in text and pages.UNLISTED not in text
+    assert "not on this profile's list" in text and told.UNLISTED not in text
     assert "This profile does not judge the claims behind it; the registered design `settle` says" in answer
 
 
 def test_tests_of_claims_call_learners_as_figures_do():
     table = pd.DataFrame({"test": ["ppo human perplexity", "nlpo", "the run PPO (`ppo_kl_0`)", "ppo_kl_0"]})
-    assert list(pages.in_words(table).test) == ["PPO human perplexity", "NLPO", "the run PPO (`ppo_kl_0`)", "ppo_kl_0"]
+    assert list(told.in_words(table).test) == ["PPO human perplexity", "NLPO", "the run PPO (`ppo_kl_0`)", "ppo_kl_0"]

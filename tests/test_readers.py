@@ -15,7 +15,7 @@ import pytest
 
 from workbook.figures.names import everywhere, name, names, spelled
 from workbook.figures.parts import compact
-from workbook.ledger import answer, beside, careful, forest, page, ruling
+from workbook.ledger import answer, beside, careful, forest, page, ruling, told
 from workbook.reports import pages
 from workbook.results import design, tables
 from workbook.results import results as tables_of
@@ -69,7 +69,7 @@ def test_every_answer_is_that_of_the_tables_and_of_the_ledger(profile):
     for report in params(profile).reports:
         found = pages.load(params(profile), report)
         rows = ledger(profile, report) if profile != "pilot" else found.judged[0]
-        said = pages.unlisted(answer.answer(found.headline, rows, beside.elsewhere(rows, ROOT / "reports")), rows)
+        said = told.unlisted(answer.answer(found.headline, rows, beside.elsewhere(rows, ROOT / "reports")), rows)
         text = read(f"reports/{profile}/{report}/verdict.md")
         assert f"\n\n**Answer.** {said}\n\n" in text, report
         table = tables.markdown(pages.headline_table(found))

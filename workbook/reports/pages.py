@@ -14,7 +14,6 @@ from __future__ import annotations
 import importlib
 import json
 import math
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,18 +27,15 @@ from workbook.figures import about
 from workbook.figures.names import everywhere, names
 from workbook.figures.parts import Shown, save, short
 from workbook.ledger import answer as answering
-from workbook.ledger import beside, careful, checks, judge
+from workbook.ledger import beside, careful, checks, judge, told
 from workbook.ledger import page as ledger_page
 from workbook.ledger.claim import conditions_of
-from workbook.ledger.ruling import ELSEWHERE
 from workbook.results import design, tables
 from workbook.results import results as tables_of
 from workbook.results.design import OF_TRAINING, QUALITY
 from workbook.results.files import CONDITIONS, CURVES, EPISODES, SAMPLES
 from workbook.results.results import ReportError, Results
 from workbook.results.tables import between, join, markdown, number, signed
-from workbook.runs.algorithms import label
-from workbook.runs.algorithms import names as algorithms
 from workbook.store.files import atomic_json, atomic_write
 
 GENERAL = (
@@ -53,11 +49,6 @@ CLAIMS = (
     "model; what was published is in the paper's. *Alone*: the word of that test; with a profile's name, its word "
     "there, on that design's draws and not of the interval beside it. [Every test](../claims/claims.md), with its p "
     "values and those that stand beside. {}"
-)
-UNLISTED = "its id in `claims`"  # in the ledger's words, what a claim lacks that the profile could judge
-FEW, LEFT = (
-    "This profile has too few runs or seeds for a word; ",
-    "This profile does not judge the claims behind it; ",
 )
 CAREFUL = "[More of it, and of every run of the profile](../careful/verdict.md)."
 
@@ -129,14 +120,7 @@ def answer(page: Page) -> str:
     """Two sentences with at most three numbers: the first comparison of the headline, and the ledger's words."""
     rows = page.judged[0]
     elsewhere = beside.elsewhere(rows, page.results.params.reports_folder.parent)
-    return unlisted(answering.answer(page.headline, rows, elsewhere), rows)
-
-
-def unlisted(said: str, rows: list[dict[str, Any]]) -> str:
-    """An answer that gives few runs or seeds as the reason why there is no word, with the reason that there is where
-    the profile only does not list the claims."""
-    lacks = {what for r in rows if r["word"] == ELSEWHERE for what in r["lacks"]}
-    return said.replace(FEW, LEFT) if lacks == {UNLISTED} else said
+    return told.unlisted(answering.answer(page.headline, rows, elsewhere), rows)
 
 
 def picture(shown: Shown) -> str:
@@ -159,26 +143,9 @@ def claims_markdown(page: Page) -> str:
     said = [f"**NOT JUDGED: {i}. Missing runs: {join([f'`{c}`' for c in gone])}.**" for i, gone in lost.items()]
     if not rows:
         return "\n\n".join(["## Claims", *said, "No claim of this report was judged."])
-    return "\n\n".join(
-        [
-            "## Claims",
-            *said,
-            beside.said(rows) or f"{ledger_page.counts(rows)}.",
-            markdown(in_words(ledger_page.tested(rows, everywhere(page.results.params)))),
-            CLAIMS.format(ledger_page.linked(rows[0]["rule"])),
-        ]
-    )
-
-
-def in_words(tested: pd.DataFrame) -> pd.DataFrame:
-    """The table of tests with learners called as elsewhere, and a claim that only needs to be listed said to be so."""
-    known = "|".join(algorithms())
-
-    def said(test: str) -> str:
-        whole = "not on this profile's list" if test == UNLISTED else test
-        return re.sub(rf"^({known})(?![\w-])", lambda found: label(found[0]), whole)
-
-    return tested.assign(test=tested.test.map(said)) if len(tested) else tested
+    words = beside.said(rows) or f"{ledger_page.counts(rows)}."
+    table = markdown(told.in_words(ledger_page.tested(rows, everywhere(page.results.params))))
+    return "\n\n".join(["## Claims", *said, words, table, CLAIMS.format(ledger_page.linked(rows[0]["rule"]))])
 
 
 def careful_markdown(page: Page) -> str:
