@@ -23,6 +23,7 @@ from ruamel.yaml import YAML
 from workbook.ledger.checks import profiles
 from workbook.ledger.claim import Claim
 from workbook.ledger.ruling import AWAITING, ELSEWHERE, TURNS
+from workbook.ledger.told import UNLISTED
 from workbook.results.tables import join, markdown
 from workbook.statistics.rule import AGAINST, FOR
 from workbook.store.files import atomic_write
@@ -34,7 +35,7 @@ MAIN, REGISTERED = "mini", "settle"  # the profile that everybody runs, and the 
 RENAMED = {"nlpo_p_100": "ppo_kl_default", "nlpo_sync_1": "ppo_top_p"}  # the same to the bit: run once since
 THEN = {"holds here": "holds", "fails here": "opposite", "inconclusive": "open"}  # the words of the old rule
 SAME, SIZE, TESTS, NEW = "same", "stated effect", "tests", "new claim"
-GONE, UNLISTED = "no longer listed here", "its id in `claims`"  # the second: what a ledger says that such a claim lacks
+GONE = "no longer listed here"
 HEAD = """# What changed, claim by claim
 
 *Before*: the words of the edition before (commit {before}; five draws; a rule that could say *holds*, *fails* and
