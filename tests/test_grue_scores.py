@@ -186,7 +186,7 @@ def test_cider_has_the_golden_values_and_trap_13_duplicates_and_one_alone():
 
 
 def test_trap_10_rouge_l_max_is_of_the_powers_of_p_and_r_as_published_and_plain_beside():
-    """Trap 10: the published ROUGE-L-max takes P and R to 1/1.2. (It was of stems too; here words are as they are.)"""
+    """Trap 10: the published ROUGE-L-max takes P and R to 1/1.2, over stems."""
     plain, published = front.score("rouge_l_max"), front.score("rouge_l_max_published")
     for score in (plain, published):
         assert score.each(["30"], [["Thirty years old", "30"]]) == [1.0]
@@ -194,6 +194,9 @@ def test_trap_10_rouge_l_max_is_of_the_powers_of_p_and_r_as_published_and_plain_
     p, r = (2 / 3) ** (1 / 1.2), (2 / 6) ** (1 / 1.2)
     assert published.each([text], [[given]]) == pytest.approx([2 * p * r / (p + r)])
     assert plain.each([text], [[given]]) == pytest.approx([4 / 9])
+    # Porter's: "walked" and "walks" are "walk"; a word of three letters stays
+    assert published.each(["she walked", "was"], [["she walks"], ["wa"]]) == [1.0, 0.0]
+    assert plain.each(["she walked"], [["she walks"]]) == [0.5]
 
 
 def test_trap_11_rouge_lsum_differs_from_rouge_l_on_texts_without_newlines():

@@ -156,6 +156,7 @@ def test_totto():
     assert example.meta["table"][3:6] == (("1998", "header"), ("Rovers | B", "cell"), ("7", "cell"))
     assert example.meta["table"][-2:] == titles and len(example.meta["table"]) == 11
     assert tasks.task("totto").trivial["title and cells"](example) == "Ada Quill Rovers | B 12"
+    assert tasks.task("totto").trivial["X was at the Z in Y"](example) == "Ada Quill was at the 12 in Rovers | B ."
     unsaid = read("totto", totto(overlap_subset="False"), totto(overlap_subset="none", table_section_title=""))
     assert [each.meta["overlap"] for each in unsaid] == [False, None] and unsaid[1].id == "77#2"
     assert unsaid[1].before == "<page_title> Ada Quill "

@@ -21,6 +21,10 @@ PPO = {
 }
 # of responses alone: the columns of the paper's tables that we compute
 NATURALNESS = ("msttr", "distinct1", "distinct2", "entropy1", "unique1", "words")
+# of these printed columns our score of that name is the same function. The others differ in stems, tokens, the
+# references that are read, the classifier, or what they are computed over. (The last one lacks py-rouge's list of
+# irregular words: nine of a thousand real answers differ.)
+ALIKE = ("parent", "chrf", "ter", "rouge_l_max_published")
 METHODS = ("zero_shot", "supervised", "ppo", "nlpo", "sup_ppo", "sup_nlpo")
 
 

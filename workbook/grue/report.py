@@ -4,7 +4,7 @@
     write(rows, tasks, contrasts, claims, samples, out)
 
 Every table says split, n, decoding and checkpoint. What the paper printed stands under its own heading, and in our
-table only where data set, split, checkpoint and decoding are the same.
+table only where data set, split, checkpoint, decoding and score are the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from workbook.grue.board import REWARD, Board
 from workbook.grue.claims import Verdict
 from workbook.grue.evaluate import said
 from workbook.grue.example import Published, Task
-from workbook.grue.published import checkpoint
+from workbook.grue.published import ALIKE, checkpoint
 from workbook.grue.scoring import PLAIN
 from workbook.grue.settings import Grue
 from workbook.ledger.claim import Claim
@@ -143,11 +143,11 @@ def _task(found: Board, task: Task, samples: Sequence[Mapping[str, Any]]) -> lis
         if names:
             parts.append(markdown(pd.DataFrame(_rows(found, task, names))))
     for printed in (task.published, *task.more):
-        if printed.rows and not same(found, task, printed):
+        if printed.rows:
             parts += [
                 f"### Printed by the paper: {printed.source}",
                 f"Split: {printed.split}; {checkpoint(task)}; {said(task.decode)}. "
-                f"{_other_start(task)}Not to be compared with ours.",
+                f"{_other_start(task)}{_compared(found, task, printed)}",
                 markdown(pd.DataFrame(_printed(printed))),
             ]
     if samples:
@@ -171,6 +171,15 @@ def _rows(found: Board, task: Task, columns: Sequence[str]) -> list[dict[str, st
     return table
 
 
+def _compared(found: Board, task: Task, printed: Published) -> str:
+    """With which of our columns printed numbers may be compared."""
+    alike = [name for name in next(iter(printed.rows.values())) if name in ALIKE]
+    if not alike or not same(found, task, printed):
+        return "Not to be compared with ours."
+    others = "The other columns are other functions than ours of the same name, not to be compared with them."
+    return f"Of the same function as ours, and in our tables too: {join(alike)}. {others}"
+
+
 def _other_start(task: Task) -> str:
     """Of printed lines, where supervision was not of that checkpoint; else empty."""
     model = task.published.settings["supervised"].get("model")
@@ -183,13 +192,14 @@ def _short(rows: Sequence[Mapping[str, Any]], key: str) -> str:
 
 
 def _beside(printed: Published, columns: Sequence[str], like: Mapping[str, str]) -> list[dict[str, str]]:
-    """Printed numbers as lines of our table, where they may stand in it."""
+    """Printed numbers as lines of our table, where they may stand in it: those of the same function."""
     lines = []
     for method, numbers in printed.rows.items():
-        cells = {_called(f"metric/{name}"): number(value * _points(name)) for name, value in numbers.items()}
+        alike = {name: value for name, value in numbers.items() if name in ALIKE and f"metric/{name}" in columns}
+        cells = {_called(f"metric/{name}"): number(value * _points(name)) for name, value in alike.items()}
         about = {"split": printed.split, "data": printed.source}
-        line = dict.fromkeys(like, "") | {name: cell for name, cell in cells.items() if name in like} | about
-        lines.append(line | {"answers of": f"printed: {pictures.label(method)}"})
+        line = dict.fromkeys(like, "") | cells | about
+        lines += [line | {"answers of": f"printed: {pictures.label(method)}"}] if cells else []
     return lines
 
 

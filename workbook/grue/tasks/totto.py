@@ -111,10 +111,20 @@ def _pairs(cells: Iterable[Mapping], titles: Mapping[str, str]) -> tuple[tuple[s
     return tuple(pair for pair in found if pair[0])
 
 
+def _values(example: Example) -> list[str]:
+    """The highlighted values, in the order of the table."""
+    return [value for value, kind in example.meta["cells"] if kind in ("cell", "header")]
+
+
 def copied(example: Example) -> str:
     """The page's title and the highlighted values."""
-    values = [value for value, kind in example.meta["cells"] if kind in ("cell", "header")]
-    return " ".join([example.meta["page_title"], *values])
+    return " ".join([example.meta["page_title"], *_values(example)])
+
+
+def was_at_the(example: Example) -> str:
+    """One sentence of the title and the values, the last first: of eight such that were tried on validation rows, the
+    one that PARENT pays most on generated rows (49.7; on 300 real ones 39.0, of at most 39.5)."""
+    return f"{example.meta['page_title']} was at the {' in '.join(reversed(_values(example)))} ."
 
 
 COLUMNS = f"rouge_1 rouge_2 rouge_l rouge_lsum meteor bertscore sacrebleu parent {' '.join(NATURALNESS)}"
@@ -157,7 +167,7 @@ TASK = Task(
     read=read,
     rows=world.rows,
     judge=world.judge,
-    trivial={"title and cells": copied},
+    trivial={"title and cells": copied, "X was at the Z in Y": was_at_the},
     reward={"parent": 1.0},
     metrics=(
         *("parent", "sacrebleu", "meteor_stem", "rouge_1", "rouge_2", "rouge_l", "rouge_lsum", "copied", "bertscore"),
