@@ -107,6 +107,44 @@ def test_draws_that_a_profile_has_beside_more_count_once():
     assert (row.profile, row.n) == ("a + b", 4)
 
 
+def growing(many: int, lost: str) -> Source:
+    """`planted` of so many seeds, of which the condition `lost` has the first five, as where a claim is settled."""
+    every = planted("settled", 0.1, seeds=tuple(range(1, many + 1)))
+    first = planted("settled", 0.1)
+    own = {c: run for c, run in every.params.all_runs.items() if c != lost}
+    params = SimpleNamespace(**{**vars(every.params), "all_runs": own})
+    rows = every.results.per_seed
+    some = replace(every.results, params=params, per_seed=rows[rows.condition != lost])
+    return replace(first, results=replace(first.results, per_seed=rows[rows.seed < 6]), more=(some,))
+
+
+def test_a_difference_has_all_draws_of_its_conditions():
+    source = growing(9, "strong")
+    [row] = [r for r in specification.curve(ASKED, [source]) if r.n]
+    assert row.n == 9
+    asked = ASKED.replace(vary="kl_coef", pairs=(("default", "none"), ("default", "stronger")))
+    found = {r.change: r.n for r in specification.curve(asked, [source]) if r.n}
+    assert found == {"β default → 0": 9, "β default → stronger": 5}
+    other = planted("b", 0.1, task="other")
+    [made] = across.across({"Z01": CLAIM}, [source, other])
+    assert [(e.name, e.n, len(e.per_draw)) for e in made.profiles] == [("settled", 9, 9), ("b", 5, 5)]
+    [made] = across.across({"Z01": CLAIM}, [growing(9, "ppo_kl_0"), other])  # the yardstick's draws count too
+    assert [e.n for e in made.profiles] == [5, 5]
+
+
+def test_the_committed_effects_have_all_draws_of_the_design():
+    """At least as many as the ledger's word of the same test, which is that of the look at which its claim left."""
+    from workbook.runs.checks import load
+
+    source = sources.source(load(ROOT / "profiles/settle/params.yaml"))
+    assert [len(one.seeds) for one in source.more] == [32, 16, 8] and len(source.results.seeds) == 8
+    rows = json.loads((ROOT / "reports/settle/claims/claims.json").read_text())["rows"]
+    looks = {row["id"]: row["look"] for row in rows}
+    made = pd.read_csv(ROOT / "reports/synthesis/across.csv").query("of == 'settle' and claim in @looks")
+    assert len(made) > 50 and (made.n >= made.claim.map(looks)).all()
+    assert not (source.of({"zero_shot", "nowhere"}).seeds == source.results.seeds)  # what it never had counts for none
+
+
 def test_levels_of_the_penalty_are_the_profiles_own():
     asked = ASKED.replace(vary="kl_coef", pairs=(("default", "none"), ("default", "stronger")))
     found = {r.change: r for r in specification.curve(asked, [planted("a", 0.1)]) if r.n}

@@ -159,8 +159,9 @@ def _effects(claim: Claim, test: Test, sources: Sequence[Source]) -> list[Effect
     """Of each profile whose rows can make the test; profiles of the same settings have the same study."""
     found, keys = [], {}
     for source in sources:
+        results = source.of({*test.conditions, *test.yardstick})
         try:
-            made = measure(test, claim, source.results, "test")
+            made = measure(test, claim, results, "test")
         except ClaimError:  # its conditions are run without what the test compares
             continue
         c = made.component
@@ -170,11 +171,11 @@ def _effects(claim: Claim, test: Test, sources: Sequence[Source]) -> list[Effect
         own = {name: source.settings[name] for name in conditions}
         values = made.sample.values if made.sample is not None else np.zeros((0, 0))
         span = paired.mean_interval(values[0] / c.yardstick) if len(values) == 1 else None
-        draws = dict(zip(source.results.seeds, (values[0] / c.yardstick).tolist())) if len(values) == 1 else {}
+        draws = dict(zip(results.seeds, (values[0] / c.yardstick).tolist())) if len(values) == 1 else {}
         ends = (span.low, span.high) if span else (c.effect_low, c.effect_high)
         key = json.dumps([source.draw(), own], sort_keys=True, default=str)
         long = join(list(dict.fromkeys(length(own[name]) for name in conditions if own[name].get("updates"))))
-        here = frozenset((json.dumps(source.draw(), sort_keys=True), seed) for seed in source.results.seeds)
+        here = frozenset((json.dumps(source.draw(), sort_keys=True), seed) for seed in results.seeds)
         study = keys.setdefault(key, len(keys) + 1)
         found.append(Effect(source.profile, study, c.n, c.effect, *ends, long, draws, here))
     return found

@@ -50,7 +50,9 @@ The first step changes the rule of all claims (it can refute, and counts one-sid
 tests are the same and what is stated is the published effect, no longer half of it; `rule` where nothing else changed.
 What of it turned a word is not taken apart further. The second step, `settings and draws`, is that to the registered
 design: responses of fixed length, β 0.2, the learning rates of the profile pilot, 1,024 test prompts, other draws.
-Claims that a profile lists no longer, and new claims, are named so: there no step turned a word."""
+Claims that a profile lists no longer, and new claims, are named so: there no step turned a word.
+The profile `reviews` is new, so that its words have no before: they stand in
+[its ledger](../reviews/claims/claims.md)."""
 
 
 def extract(root: Path, out: Path) -> None:

@@ -20,7 +20,9 @@ HEAD = """# Synthesis
 What the committed tables of all profiles say together. Descriptive: no word of the [ledger](../claims.md) is
 taken from this page, and none changes by it. Made by `python -m workbook.synthesis` from the tables alone,
 without a run; effects are in yardsticks (how far PPO without the KL penalty moves a metric from the untrained
-model, in the same profile), with 95 % intervals over draws."""
+model, in the same profile), with 95 % intervals over draws. Of the registered design `settle` every difference has
+all the draws that have its conditions: 32, 16 or 8, as a claim that is settled takes what only it needs away. A claim
+may thus have more draws here than its word, and no interval here is adjusted for looks."""
 CURVES = """## Specification curves
 
 A specification is one way in which the tables can ask a claim's question: a profile, free or fixed text length,
@@ -28,7 +30,8 @@ a learner, β, the change that is asked about, a decoding and a metric; everythi
 alike. Which there are is read from the profiles' settings; [specifications.yaml](../../specifications.yaml) says
 what is asked. Empty boxes and the rows without numbers at the end of each table are what no profile has run.
 Data and length go together where a row of boxes is empty: a difference between free and fixed length may then be
-one between data."""
+one between data. Supervised policies are in none of these curves: their texts may end in every profile, and [decoded
+at full length](supervised_length.md) P10's word may be another."""
 FORESTS = """## Across profiles
 
 [across.csv](across.csv) has every deciding test in yardsticks that two profiles or more make, but those of the
@@ -41,7 +44,9 @@ with k = 2 the intervals use t with one degree of freedom (12.7). They say that 
 anywhere; a claim's effect elsewhere is not known from these profiles. The studies' variances come from as few as
 five draws and are taken as known, and so is the yardstick. *(free)*: texts may end there, where those of the
 others are as long as allowed; what discounting does to human text (P20 to P22) changes its sign with that, so that a
-mean over both is one of unlike things."""
+mean over both is one of unlike things. P09, P10, P26 and P27 are *(free)* by their supervised policies alone: these
+may end their texts, all others there have as many tokens as are allowed, and a quarter of P10's effect in `settle` is
+[that difference](supervised_length.md)."""
 MACHINES = """## What a second machine said
 
 Complete runs of the same conditions on the same draws, each from nothing ({runs}; settings equal, extracted once

@@ -14,6 +14,7 @@ from typing import Any
 import pandas as pd
 
 from workbook.ledger import looks, one_model
+from workbook.ledger.claim import repetitions
 from workbook.ledger.combine import NO_EVIDENCE
 from workbook.results import results as tables
 from workbook.results.design import plain
@@ -27,9 +28,10 @@ WHOLE = ("task", "language_model", "reward_model", "bring")  # sections that say
 
 @dataclass(frozen=True)
 class Source:
-    """A profile. settings: condition -> what it is (its learner's settings and its run's), of those whose rows agree
-    with them; stale: condition -> in what its rows were made otherwise, so that they are left out; registered: it is a
-    registered design."""
+    """A profile. results: of the seeds that every condition has; settings: condition -> what it is (its learner's
+    settings and its run's), of those whose rows agree with them; stale: condition -> in what its rows were made
+    otherwise, so that they are left out; registered: it is a registered design; more: then, of the draws that only some
+    conditions have (a settled claim takes its own away), most draws first."""
 
     profile: str
     params: Any
@@ -37,6 +39,7 @@ class Source:
     settings: dict[str, dict[str, Any]]
     stale: dict[str, str]
     registered: bool = False
+    more: tuple[Results, ...] = ()
 
     @property
     def task(self) -> str:
@@ -46,6 +49,13 @@ class Source:
         """What a draw of this profile is made of: equal in two profiles, the same seeds are the same draws."""
         values = self.params.model_dump(mode="json")
         return {name: values[name] for name in WHOLE}
+
+    def of(self, conditions: Collection[str]) -> Results:
+        """The results with the most seeds that have all of these conditions that the profile has, and as many
+        repetitions of each."""
+        runs = self.results.params.all_runs
+        wanted = {again for c in conditions for again in repetitions(runs, c)} & {*runs}
+        return next((found for found in self.more if wanted <= {*found.params.all_runs}), self.results)
 
 
 def sources(root: Path, without: Collection[str] = NO_EVIDENCE) -> list[Source]:
@@ -72,13 +82,22 @@ def source(params) -> Source:
     if (params.reports_folder / DRAWS).is_file():
         results = looks.results(params)
         settings = {c: described(params, c) for c in results.params.runs}
-        return Source(params.profile, results.params, results, settings, {}, registered=True)
+        return Source(params.profile, results.params, results, settings, {}, True, tuple(growing(params)))
     table = tables.read_per_seed(per_seed(params.reports_folder))
     rows = {c: found for c, found in table.groupby("condition", sort=False) if c in params.all_runs}
     settings = {c: described(params, c) for c in rows}
     stale = {c: said for c in rows if (said := otherwise(rows[c], settings[c], params.seeds))}
     kept = {c: v for c, v in settings.items() if c not in stale}
     return Source(params.profile, params, tables.load(params, list(kept)), kept, stale)
+
+
+def growing(params) -> list[Results]:
+    """The committed draws of a registered design as often as some condition has other draws than the rest: most draws
+    first, each with the conditions that have all of them."""
+    table = tables.read_per_seed(params.reports_folder / DRAWS)
+    plain_rows = table[(table.split == "test") & (table.decoding == "plain")]
+    draws = {frozenset(map(int, seeds)) for seeds in plain_rows.groupby("condition").seed.unique()}
+    return [looks.results_of(table, sorted(own), params) for own in sorted(draws, key=len, reverse=True)]
 
 
 def described(params, condition: str) -> dict[str, Any]:

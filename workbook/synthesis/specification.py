@@ -21,7 +21,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from rlnlp.settings import Settings
-from workbook.ledger.claim import DECODINGS, METRICS, ClaimError
+from workbook.ledger.claim import DECODINGS, METRICS, YARDSTICK, ClaimError
 from workbook.ledger.contrast import yardstick
 from workbook.results.design import plain
 from workbook.results.measures import MEASURES, yardstick_of
@@ -201,15 +201,15 @@ def _measured(
     start, end = conditions
     made = json.dumps([source.draw(), *(source.settings[c] for c in (end, start))], sort_keys=True, default=str)
     of_text = MEASURES[metric].measured == "texts"
-    own, seen = source.settings[end], []
+    own, seen, results = source.settings[end], [], source.of({start, end, *YARDSTICK})
     names = {"none": "0"}
     said = " → ".join(names.get(v, v) if isinstance(v, str) else f"{v:g}" for v in change)
     for decoding in question.decodings if of_text else question.decodings[:1]:
-        arms = [source.results.values(c, metric, decoding) for c in (end, start)]
+        arms = [results.values(c, metric, decoding) for c in (end, start)]
         if any(a is None for a in arms) or any((arms[0] == a).all() and (arms[1] == b).all() for a, b in seen):
             continue
         seen.append(arms)
-        span, unit = paired.mean_interval(arms[0] - arms[1]), yardstick(source.results, metric)
+        span, unit = paired.mean_interval(arms[0] - arms[1]), yardstick(results, metric)
         usable = unit is not None and unit.excludes(0)
         scaled = [v / abs(unit.estimate) if usable and v is not None else None for v in (*_ends(span),)]
         row = Specification(
@@ -231,7 +231,7 @@ def _measured(
             low=scaled[1],
             high=scaled[2],
         )
-        yield row, Numbers(made, dict(zip(source.results.seeds, zip(*(arm.tolist() for arm in arms)))))
+        yield row, Numbers(made, dict(zip(results.seeds, zip(*(arm.tolist() for arm in arms)))))
 
 
 def _ends(span: paired.Interval) -> tuple[float, float | None, float | None]:
