@@ -15,7 +15,7 @@ import pytest
 
 from workbook.figures.names import everywhere, name, names, spelled
 from workbook.figures.parts import compact
-from workbook.ledger import answer, beside, careful, forest, page, ruling, told
+from workbook.ledger import answer, beside, careful, forest, page, ruling
 from workbook.reports import pages
 from workbook.results import design, tables
 from workbook.results import results as tables_of
@@ -69,7 +69,7 @@ def test_every_answer_is_that_of_the_tables_and_of_the_ledger(profile):
     for report in params(profile).reports:
         found = pages.load(params(profile), report)
         rows = ledger(profile, report) if profile != "pilot" else found.judged[0]
-        said = told.unlisted(answer.answer(found.headline, rows, beside.elsewhere(rows, ROOT / "reports")), rows)
+        said = answer.answer(found.headline, rows, beside.elsewhere(rows, ROOT / "reports"))
         text = read(f"reports/{profile}/{report}/verdict.md")
         assert f"\n\n**Answer.** {said}\n\n" in text, report
         table = tables.markdown(pages.headline_table(found))
@@ -142,6 +142,7 @@ def test_a_name_says_what_a_run_sets():
     assert name(masked, {}) == "PPO, top-p mask 0.95, delayed"
     many = {"algorithm": "dqn", "head": "logits", "n_step": 24, "explore": "softmax", "double": True}
     assert name(many, {}) == "DQN, logits head, 24-step targets, 2 more settings"
+    assert name({"algorithm": "ppo", "learning_rate": 0.000025}, {}) == "PPO, learning rate 0.000025"
     twice = SimpleNamespace(params=SimpleNamespace(all_runs={c: {"algorithm": "ppo"} for c in ("a", "b")}))
     assert names(twice) == {"a": "PPO (a)", "b": "PPO (b)"}
 
@@ -221,6 +222,29 @@ def test_words_are_the_ledgers_and_a_design_is_named():
     other = {"id": "P04", "word": "not testable here", "registered": {"word": "too small", "profile": "settle"}}
     assert answer.words([other]).endswith("the registered design `settle` says *too small* of P04.")
     assert answer.words(rows[2:]) == answer.UNNAMED and "No claim" in answer.words([])
+
+
+def test_an_answer_says_why_it_takes_a_word_of_other_draws():
+    """By what the claims without a word lack, not by the sentence."""
+    other = [{"id": "P04", "word": "not testable here", "registered": {"word": "too small", "profile": "settle"}}]
+    for lacks, why in ((["its id in `claims`"], answer.LEFT), (["its id in `claims`", "4 seeds"], answer.FEW)):
+        row = {"id": "P04", "word": "not testable here", "lacks": lacks}
+        said = answer.words([row], other)
+        assert said == f"{why}; the registered design `settle` says *too small* of P04."
+    assert answer.words([row], [{**other[0], "registered": {"word": "awaiting", "profile": "settle"}}]) == (
+        answer.UNNAMED
+    )
+
+
+def test_without_a_comparison_a_report_of_choices_says_what_was_chosen():
+    """Of the profile whose runs do not vary the length: no two of them are in the report's comparison."""
+    found = pages.load(params("reviews_pilot"), "choices")
+    said = pages.answer(found)
+    assert not found.headline and said.startswith(
+        "The two rules below chose the learning rates 0.0000125 for PPO and 0.00000625 for GRPO, and β = 0.1."
+    )
+    assert f"**Answer.** {said}\n" in read("reports/reviews_pilot/choices/verdict.md")
+    assert answer.compared([]) == answer.ALONE
 
 
 def test_numbers_are_told_from_names():

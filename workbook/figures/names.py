@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
+from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -120,8 +121,13 @@ def _part(key: str, value: Any, entry: Mapping[str, Any], entries: Mapping[str, 
         return f"{what} in {value.replace('_', '-')} {entry[key.replace('rule', 'value')]:g}"
     if key == "start":
         return f"after {name(entries[value], entries) if value in entries else value}"
-    said = f"{value:g}" if isinstance(value, float) else f"{value}".replace("_", " ")
+    said = digits(value) if isinstance(value, float) else f"{value}".replace("_", " ")
     return SAID.get(key, key.replace("_", " ") + " {}").format(said)
+
+
+def digits(value: float) -> str:
+    """Up to six significant digits, never with a power of ten: 0.000025."""
+    return f"{Decimal(f'{value:g}'):f}"
 
 
 def _share(key: str, value: Any) -> str:

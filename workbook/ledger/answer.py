@@ -12,6 +12,7 @@ from typing import Any
 from workbook.figures.parts import short
 from workbook.ledger.beside import doubts
 from workbook.ledger.ruling import AWAITING, ELSEWHERE, WORDS
+from workbook.ledger.told import only_unlisted
 from workbook.results.design import Compared
 from workbook.results.tables import join, number
 from workbook.statistics.rule import AGAINST, FOR
@@ -19,7 +20,12 @@ from workbook.statistics.rule import AGAINST, FOR
 MOST = 3  # numbers of an answer
 NAMED = 6  # claims that it names whatever their word; of more, those that are decided
 NUMBER = re.compile(r"(?<![\w.-])[−+]?\d+(?:\.\d+)?(?:e[−+]?\d+)?")  # none in "distinct-2", "P01", "top-5"
+FEW, LEFT = (
+    "This profile has too few runs or seeds for a word",
+    "This profile does not judge the claims behind it",
+)
 NONE = "No claim of the papers is judged on them."
+ALONE = "This profile has none of the pairs of runs that this report compares: its tables have the runs one by one."
 UNNAMED = "This profile's ledger has no word for the claims behind it: for a test there are too few runs or seeds."
 
 
@@ -31,16 +37,16 @@ def numbers(text: str) -> list[str]:
 Rows = Sequence[Mapping[str, Any]]
 
 
-def answer(headline: Sequence[Compared], rows: Rows, elsewhere: Rows = ()) -> str:
-    """Two sentences. headline: the report's comparisons, the first of which answers; rows: of the ledger, its own;
-    elsewhere: of `beside.elsewhere`, which speak where no row has a word."""
-    return f"{compared(headline)} {words(rows, elsewhere)}"
+def answer(headline: Sequence[Compared], rows: Rows, elsewhere: Rows = (), alone: str = "") -> str:
+    """Two sentences. headline: the report's comparisons, the first of which answers; alone: what answers without one;
+    rows: of the ledger, its own; elsewhere: of `beside.elsewhere`, which speak where no row has a word."""
+    return f"{compared(headline, alone)} {words(rows, elsewhere)}"
 
 
-def compared(headline: Sequence[Compared]) -> str:
+def compared(headline: Sequence[Compared], alone: str = "") -> str:
     """The first comparison: its first two metrics, and over how many seeds, as far as `MOST` allows."""
     if not headline:
-        return "No two of its runs can be compared here."
+        return alone or ALONE
     first = headline[0].label
     room = MOST - len(numbers(first))
     own = [row for row in headline if row.label == first][: max(1, min(2, room))]
@@ -61,14 +67,23 @@ def _moved(row: Compared, sized: bool) -> str:
 
 def words(rows: Rows, elsewhere: Rows = ()) -> str:
     """What the ledger, or the registered design whose words stand here, says of which claims, each with what its word
-    may not be said without; where neither has a word, what a design of other draws says."""
+    may not be said without; where neither has a word, what a design of other draws says, and why it has to."""
+    if own := _said(rows):
+        return f"Of the claims behind it, {own}."
+    if rows and (other := _said(elsewhere)):
+        return f"{LEFT if only_unlisted(rows) else FEW}; {other}."
+    return UNNAMED if rows else NONE
+
+
+def _said(rows: Rows) -> str:
+    """Who says which word of which claims; "" where no row has one."""
     found: dict[str, list[str]] = {}
     for row in [{**row, **row.get("registered", {})} for row in rows]:
         if row["word"] not in (AWAITING, ELSEWHERE):
             doubt = doubts(row).removeprefix(", ")
             found.setdefault(row["word"], []).append(row["id"] + f" ({doubt})" * bool(doubt))
     if not found:
-        return _elsewhere(elsewhere) if rows and elsewhere else UNNAMED if rows else NONE
+        return ""
     designs = dict.fromkeys(row["registered"]["profile"] for row in rows if row.get("registered"))
     source = f"the registered design {join([f'`{d}`' for d in designs])}" if designs else "the ledger's rule"
     few = sum(map(len, found.values())) <= NAMED
@@ -76,11 +91,4 @@ def words(rows: Rows, elsewhere: Rows = ()) -> str:
     rest = [claim for w, claims in found.items() if w not in said for claim in claims]
     parts = [f"*{w}* of {join(found[w])}" for w in said]
     parts += [f"*open* of {'the others' if said else 'all of them'}"] if rest else []
-    return f"Of the claims behind it, {source} says {join(parts)}."
-
-
-def _elsewhere(rows: Rows) -> str:
-    """Whose word it is that this profile has not, and which."""
-    return (
-        f"This profile has too few runs or seeds for a word; {words(rows).replace('Of the claims behind it, ', '', 1)}"
-    )
+    return f"{source} says {join(parts)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -12,17 +13,11 @@ from workbook.runs.algorithms import label
 from workbook.runs.algorithms import names as algorithms
 
 UNLISTED = "its id in `claims`"  # in the ledger's words, what a claim lacks that the profile could judge
-FEW, LEFT = (
-    "This profile has too few runs or seeds for a word; ",
-    "This profile does not judge the claims behind it; ",
-)
 
 
-def unlisted(said: str, rows: list[dict[str, Any]]) -> str:
-    """An answer that gives few runs or seeds as the reason why there is no word, with the reason that there is where
-    the profile only does not list the claims."""
-    lacks = {what for r in rows if r["word"] == ELSEWHERE for what in r["lacks"]}
-    return said.replace(FEW, LEFT) if lacks == {UNLISTED} else said
+def only_unlisted(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the claims without a word, of these rows of the ledger, lack no more than to be listed."""
+    return {what for row in rows if row["word"] == ELSEWHERE for what in row["lacks"]} == {UNLISTED}
 
 
 def in_words(tested: pd.DataFrame) -> pd.DataFrame:

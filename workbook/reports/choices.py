@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from workbook.figures import lines
+from workbook.figures.names import digits
 from workbook.results.choosing import GUARDED, at_ppos_rate, rates, strength, strengths, tried
 from workbook.results.design import Compared, Pair, Series, compare, trained, untrained, usual
 from workbook.results.results import Results
+from workbook.results.tables import join
 from workbook.runs.algorithms import label
 
 TITLE = "Which settings do the runs have, and who chose them?"
@@ -49,7 +51,7 @@ def lengths(results: Results) -> dict[str, dict[float, str]]:
 def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
     found = tried(results).items()
     series = [Series(label(name), tuple(runs.values()), tuple(round(r * 1e4, 6) for r in runs)) for name, runs in found]
-    said = ", ".join(f"{label(name)} {rate:g}" for name, rate in rates(results).items())
+    said = ", ".join(f"{label(name)} {digits(rate)}" for name, rate in rates(results).items())
     yield "rates", f"Learning rates chosen: {said}", lines.sweep(results, series, METRICS, "learning rate, 10⁻⁴")
     runs, shares = at_ppos_rate(results), strengths(results)
     said = ", ".join(f"β = {b:g} leaves {share:.2f}" for b, share in shares.items())
@@ -59,6 +61,12 @@ def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
         series = [Series(name, tuple(group.values()), tuple(group)) for name, group in groups]
         figure = lines.sweep(results, series, ("human_log_perplexity", "length"), "γ (discount per token)")
         yield "length", "What the length turns round", figure
+
+
+def alone(results: Results) -> str:
+    """The answer where the length was not varied, so that the headline is empty."""
+    said = join([f"{digits(rate)} for {label(name)}" for name, rate in rates(results).items()])
+    return f"The two rules below chose the learning rates {said}, and β = {strength(results):g}."
 
 
 def headline(results: Results) -> list[Compared]:

@@ -5,8 +5,9 @@
 
 An ablation is one file beside this one: TITLE, QUESTION, TERMS (words that need explaining), DETAIL (metrics in its
 table), DECODINGS (if not plain and own), READ (how to read its figures, by the beginning of their names), LIMITS (what
-it does not show), figures(results) -> (name, title, picture), headline(results) and texts(results, world) -> the runs
-whose texts are shown. It is found by listing the folder (`workbook.runs.ablations`). Words on claims are the ledger's.
+it does not show), figures(results) -> (name, title, picture), headline(results), alone(results) (the answer without a
+headline, where there may be none) and texts(results, world) -> the runs whose texts are shown. It is found by listing
+the folder (`workbook.runs.ablations`). Words on claims are the ledger's.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ def answer(page: Page) -> str:
     """Two sentences with at most three numbers: the first comparison of the headline, and the ledger's words."""
     rows = page.judged[0]
     elsewhere = beside.elsewhere(rows, page.results.params.reports_folder.parent)
-    return told.unlisted(answering.answer(page.headline, rows, elsewhere), rows)
+    bare = page.results.configs and not page.headline and hasattr(page.ablation, "alone")
+    return answering.answer(page.headline, rows, elsewhere, page.ablation.alone(page.results) if bare else "")
 
 
 def picture(shown: Shown) -> str:
