@@ -240,6 +240,13 @@ def test_a_claims_page_opens_with_its_words_in_a_sentence():
     assert sum(int(n) for n in re.findall(r"(?:: |; )(\d+) ", text.partition("tests")[2])) == len(deciding) == 4
 
 
+def test_claims_about_supervised_policies_say_that_their_texts_may_end():
+    told = {c for c in found().claims for p, r in found().rows(c).items() if claim_page.supervised(found(), p, r)}
+    assert told == {"P09", "P10", "P26", "P27"}
+    assert claim_page.page(found(), "P10").split("\n\n").count(claim_page.MAY_END) == 1
+    assert claim_page.MAY_END not in claim_page.page(found(), "P20")
+
+
 def test_running_a_claim_again_says_what_becomes_of_the_other_tables():
     text = claim_page.again(found(), found().rows("P04"))
     runs = len(text.partition("dvc repro ")[2].partition("\n")[0].split())

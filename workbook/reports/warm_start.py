@@ -28,6 +28,8 @@ would.""",
 LIMITS = (
     "One start is compared with none; how the end depends on the quality of the start needs several.",
     "Equal compute counts gradient steps; one of imitation and one of reinforcement learning cost different time.",
+    "Texts of supervised policies may end, those of all others have as many tokens as are allowed "
+    "([what that changes](../../synthesis/supervised_length.md)).",
 )
 METRICS = ("score", "judge", "generation_log_perplexity")
 

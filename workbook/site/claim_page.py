@@ -26,6 +26,13 @@ NOT_SETTINGS = ("decodings", "test_prompts")  # of a run's entry: what is measur
 START = "start"  # the setting whose value is another run
 
 
+MAY_END = (
+    "The texts of supervised policies may end here, where those of all others have as many tokens as are allowed; "
+    "[what that changes](/docs/differences.md#two-settings-that-are-not-what-they-should-be), and which words could "
+    "turn by it, was measured afterwards."
+)
+
+
 def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
     """Markdown of claims/<claim>/. drawn: names of the charts that it shows, of `charts.of_claim`.
 
@@ -38,6 +45,8 @@ def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
         "## What was published",
         published(about),
     ]
+    if any(supervised(found, profile, row) for profile, row in rows.items()):
+        parts.insert(2, MAY_END)
     if rows:
         forest = [vega.place(name) for name in drawn if name == f"{claim}-{charts.EFFECTS}"]
         every = [vega.place(name) for name in drawn if name != f"{claim}-{charts.EFFECTS}"]
@@ -67,6 +76,12 @@ KEY = (
     "deciding parts, the interval without it: where an interval leaves 0 or the margin out, the word may still be "
     "*open*."
 )
+
+
+def supervised(found: Committed, profile: str, row: Mapping[str, Any]) -> bool:
+    """Whether a deciding test compares a supervised policy."""
+    named = {term.split("@")[0] for test in deciding(row) for term in test["conditions"].split()}
+    return any(found.runs[profile].get(name, {}).get("algorithm") == "supervised" for name in named)
 
 
 def word(row: Mapping[str, Any]) -> str:

@@ -31,7 +31,10 @@ PAPER = "[arXiv:2210.01241](https://arxiv.org/abs/2210.01241)"
 ASIDE = {  # claim: tests that its word does not say, and what they are of
     "P01": {"ppo human perplexity": "smaller in score alone; log-perplexity of human text, nats"},
     "P04": {"each with its own decoding": "each decoded as it was trained"},
-    "P10": {"ppo independent judge": "a judge nobody trained on, PPO", "nlpo independent judge": "NLPO"},
+    "P10": {
+        "ppo independent judge": "supervised texts may end; judge nobody trained on, PPO",
+        "nlpo independent judge": "NLPO",
+    },
     "P40": {"mask without knowledge": "the better start is extra training; the second half, which decides nothing"},
     "P41": {"wobble of training": "at equal β, where REINFORCE moves further; PPO's training is steadier, log ratio"},
 }
@@ -118,9 +121,9 @@ def legend(found: Committed) -> str:
     here, there = score["difference"] / score["effect"], published_yardstick(score["metric"])
     units = dict.fromkeys(effects.unit(test(found, claim, name)) for claim, name in FIVE.items())
     return (
-        f"Differences are in score ({join([*units])}). *Published*: with the 95 % interval that its spreads allow. "
-        "*Here*: the registered design, whose claims and rule were fixed before it ran, intervals at the level of its "
-        "look (after 8, 16 or 32 draws). Sizes are judged in *yardsticks*, how far PPO without the penalty moves the "
+        f"Unit: score ({join([*units])}). *Published*: with the 95 % interval its spreads allow. "
+        "*Here*: the registered design, whose claims and rule were fixed before it ran, intervals at its look's level "
+        "(after 8, 16 or 32 draws). Sizes are judged in *yardsticks*, how far PPO without the penalty moves the "
         f"score from the untrained model: {there:.3f} published, {here:.3f} here, so P01's are "
         f"{score['published']:.2f} and {score['effect']:.2f}: with the penalty PPO keeps {1 - score['published']:.2f} "
         f"of the gain there, {1 - score['effect']:.2f} here. "
