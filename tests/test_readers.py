@@ -13,6 +13,7 @@ import nbformat
 import numpy as np
 import pytest
 
+from workbook.figures import about
 from workbook.figures.names import everywhere, name, names, spelled
 from workbook.figures.parts import compact
 from workbook.ledger import answer, beside, careful, forest, page, ruling
@@ -145,6 +146,17 @@ def test_a_name_says_what_a_run_sets():
     assert name({"algorithm": "ppo", "learning_rate": 0.000025}, {}) == "PPO, learning rate 0.000025"
     twice = SimpleNamespace(params=SimpleNamespace(all_runs={c: {"algorithm": "ppo"} for c in ("a", "b")}))
     assert names(twice) == {"a": "PPO (a)", "b": "PPO (b)"}
+
+
+def test_no_report_has_a_power_of_ten_for_a_setting():
+    """Neither in names of runs nor in the table of settings; of a mask's epsilon, names have the paper's 1e−7."""
+    found = pages.load(params("reviews_pilot"), "choices")
+    table, same = about.settings(found.results)
+    assert "0.000025" in {*table.learning_rate} and not re.search(r"e-\d", f"{table.to_string()} {same}")
+    for path in ROOT.glob("reports/*/*/verdict.md"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"\d\.\d+e[−-]\d", text), path
+        assert not re.search(r"\| \d+e[−-]\d+ \|", text), path
 
 
 def test_a_sentence_of_the_ledger_has_names_of_runs_before_their_ids():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
+from typing import Any
 
 import pandas as pd
 
-from workbook.figures.names import names
+from workbook.figures.names import digits, names
 from workbook.results import design
 from workbook.results.results import Results
 from workbook.results.tables import number
@@ -21,10 +23,15 @@ def settings(results: Results) -> tuple[pd.DataFrame, str]:
     values = {k: {c: json.dumps(design.plain(row.get(k))) for c, row in rows.items()} for k in keys}
     same = [k for k in keys if len(set(values[k].values())) == 1]
     called = names(results)
-    columns = {k: [design.said(rows[c].get(k)) for c in rows] for k in keys if k not in same}
+    columns = {k: [_said(rows[c].get(k)) for c in rows] for k in keys if k not in same}
     table = pd.DataFrame({"run": [f"`{c}`" for c in rows], **columns}, index=[called[c] for c in rows])
-    shared = ", ".join(f"{k} {design.said(next(iter(rows.values()))[k]) or '(none)'}" for k in sorted(same))
+    shared = ", ".join(f"{k} {_said(next(iter(rows.values()))[k]) or '(none)'}" for k in sorted(same))
     return table, f"The same in all of them: {shared}." if rows else ""
+
+
+def _said(value: Any) -> str:
+    """A setting in words, no number with a power of ten."""
+    return digits(value) if isinstance(value, float) and math.isfinite(value) else design.said(value)
 
 
 def broken(results: Results) -> str:
