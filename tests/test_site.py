@@ -28,6 +28,7 @@ from workbook.site import (
     claim_page,
     committed,
     effects,
+    five,
     forest,
     front,
     lessons,
@@ -430,6 +431,31 @@ def test_home_shows_what_readme_shows(site):
     text = re.sub(r"\s+", " ", (site / "index.html").read_text(encoding="utf-8"))
     assert effects.raw(front.test(found(), "P01", "ppo score")) in text
     assert all(f'href="claims/{claim}/index.html"' in text for claim in front.FIVE)
+
+
+def test_each_of_the_five_results_leads_to_a_section_of_a_page_made_from_the_tables():
+    text = (ROOT / five.PAGE).read_text(encoding="utf-8")
+    assert five.page(found()) == text, "type: python -m workbook.site readme"
+    assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == [*front.FIVE] and "forest row" not in text
+    for claim, name in front.FIVE.items():
+        section = text.partition(f"\n## {claim}\n")[2].partition("\n## ")[0]
+        assert f"{five.PAGE}#{claim.lower()})" in front.five(found()), claim
+        assert f"| {effects.raw(front.test(found(), claim, name))} |" in section, claim
+        assert len(re.findall("^### ", section, re.MULTILINE)) >= len(
+            [each for each in committed.deciding(found().ledgers["settle"][claim]) if each["effect"] is not None]
+        ), claim
+
+
+def test_a_result_of_the_front_names_a_report_that_is_there():
+    rows = [line for line in front.five(found()).splitlines() if line.startswith("| [")]
+    pages = [re.search(r"\| \[\w+\]\((reports/[\w/]+\.md)\) \|$", row)[1] for row in rows]
+    assert len(pages) == len(front.FIVE) and all((ROOT / page).is_file() for page in pages)
+
+
+def test_a_claims_page_has_its_numbers_before_the_axis_that_all_tests_share():
+    text = claim_page.page(found(), "P01", [f"P01-{charts.EFFECTS}", "P01-score"])
+    numbers, axis = text.index("| +0.283 [0.268, 0.299] |"), text.index(f'data-chart="P01-{charts.EFFECTS}"')
+    assert text.index("## What was found") < numbers < axis < text.index("## What would change our mind")
 
 
 def test_findings_open_with_eight_rows_of_the_forest_and_fold_the_rest():

@@ -1,7 +1,7 @@
 """The site and README's front, from committed tables.
 
 python -m workbook.site                 site/, from a disk or any web server
-python -m workbook.site readme          the front of README.md, and its picture
+python -m workbook.site readme          the front of README.md, its picture, and the page its five results lead to
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m workbook.site", description=__doc__.partition("\n")[0])
     parser.add_argument("what", nargs="?", default="build", choices=("build", "pages", "readme"))
     what, root = parser.parse_args(argv).what, Path(__file__).resolve().parents[2]
-    from workbook.site import build, committed, front, picture  # seconds, for which no `--help` should wait
+    from workbook.site import build, committed, five, front, picture  # seconds, for which no `--help` should wait
 
     try:
         if what == "readme":
             found, file = committed.read(root), root / "README.md"
             atomic_write(root / front.PICTURE, picture.draw(picture.three(root / "reports" / front.KEPT)))
             atomic_write(file, front.readme(file.read_text(encoding="utf-8"), found))
-            print("README.md: up to date")
+            atomic_write(root / five.PAGE, five.page(found))
+            print(f"README.md and {five.PAGE}: up to date")
             return 0
         pages = build.write(root, root / PAGES, root / "site")
         print(f"{len(pages)} pages in {PAGES}")

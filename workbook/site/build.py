@@ -107,7 +107,7 @@ def home(found: Committed) -> str:
             "\n".join(f"- {asked} [{label}](/{page})" for asked, (label, page) in WAYS.items()),
             front.shown(found),
             "## Five results",
-            front.five(found, "/claims/{claim}/index.md"),
+            front.five(found, "/claims/{claim}/index.md", "/"),
             front.legend(found),
             f"## Cite this\n\n{cite.whole(found.root)}",
         ]
@@ -198,6 +198,7 @@ ASKED = {  # page: words that a visitor may type, which its headings do not have
     "index.md": "cite BibTeX",
 }
 RANKED = {
+    "findings/five/": 0.3,  # what the claims' own pages say too
     "claims/": 3,
     "use/": 4,
     "reports/": 0.3,
@@ -237,7 +238,7 @@ def write(root: Path, out: Path, site: Path) -> dict[str, str]:
     links = Links(root, pages, whole, {*fresh, *decks, *whole.values()}, after)
     texts = {page: (page, text) for page, text in fresh.items()}
     texts |= decks | {lessons.place(name): (name, text) for name, text in taught.items()}
-    more = {"docs/ablations/index.md": reports_table(root)}
+    more = {"docs/ablations/index.md": f"## Every question, in every profile\n\n{reports_table(root)}"}
     filled = {lessons.LISTED: lessons.listed(root), lessons.ANSWERS: lessons.answered(root)}
     for source, page in known.items():
         text = filled.get(source) or boxed((root / source).read_text(encoding="utf-8"))

@@ -50,7 +50,8 @@ def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
     if rows:
         forest = [vega.place(name) for name in drawn if name == f"{claim}-{charts.EFFECTS}"]
         every = [vega.place(name) for name in drawn if name != f"{claim}-{charts.EFFECTS}"]
-        parts += ["## What was found", KEY, *([of_draws(rows), *forest] if forest else []), *tests(rows, "decides")]
+        parts += ["## What was found", KEY, *tests(rows, "decides")]
+        parts += ["### All tests on one axis", of_draws(rows), *forest] if forest else []
         if aside := tests(rows, "beside"):
             parts.append(folded(f"{len(aside) // 2} tests that stand beside and decide nothing", "\n\n".join(aside)))
         if closely := closer.of_claim(found.root, claim):
@@ -67,13 +68,14 @@ def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+PICTURED = "In the picture, an open diamond is the published effect, a point with its interval ours, the line 0. "
 KEY = (
     "Differences are in the metric's own unit, with their intervals over seeds or draws (95 %; of `settle` at the "
     "[level of its look](/docs/sure/design.md)); then in *yardsticks*, one of which is how far PPO without the KL "
     "penalty moves the metric from the untrained model (of human text: the published "
-    f"{MEASURES['human_log_perplexity'].yardstick:g} nats). In the picture, an open diamond is the published effect, a "
-    "point with its interval ours, the line 0. A word against a part is given after Holm's correction over all "
-    "deciding parts, the interval without it: where an interval leaves 0 or the margin out, the word may still be "
+    f"{MEASURES['human_log_perplexity'].yardstick:g} nats). {PICTURED}A word against a part is given "
+    "after Holm's correction over all deciding parts, the interval without it: where an interval leaves 0 or the "
+    "margin out, the word may still be "
     "*open*."
 )
 
@@ -154,8 +156,9 @@ def published(about: Mapping[str, Any]) -> str:
     return markdown(pd.DataFrame(cells))
 
 
-def tests(rows: Mapping[str, Mapping[str, Any]], role: str) -> list[str]:
-    """A heading and a table for each test that some profile measured: a row per profile."""
+def tests(rows: Mapping[str, Mapping[str, Any]], role: str, drawn: bool = True) -> list[str]:
+    """A heading and a table for each test that some profile measured: a row per profile. drawn: with its row of the
+    forest, which only the site can show."""
     named: dict[str, dict[str, Mapping[str, Any]]] = {}
     for profile, row in rows.items():
         for test in row["components"]:
@@ -173,7 +176,7 @@ def tests(rows: Mapping[str, Mapping[str, Any]], role: str) -> list[str]:
                     f"difference, {effects.unit(test)}".rstrip(", "): effects.raw(test),
                     "published": effects.raw_published(test) or "–",
                     "in yardsticks": effects.yardsticks(test),
-                    "forest row": effects.row(test, far),
+                    **({"forest row": effects.row(test, far)} if drawn else {}),
                 }
             )
         asked = f"at least {first['stated']:.2g} {first['unit']}, {first['direction']}"
@@ -222,8 +225,8 @@ EVERY = "Each point is a draw, the line its run's mean. Hover over a point, or t
 def of_draws(rows: Mapping[str, Mapping[str, Any]]) -> str:
     """How to read the forest of the first profile."""
     return (
-        f"All tests of `{next(iter(rows))}` on one axis: small points are single draws, the large one their mean with "
-        "its interval, the diamond what was published. Hover over any of them, or tap it, for its numbers."
+        f"Of `{next(iter(rows))}`, in yardsticks, which all share: small points are single draws, the large one their "
+        "mean with its interval, the diamond what was published. Hover over any of them, or tap it, for its numbers."
     )
 
 

@@ -27,7 +27,6 @@ FIVE = {  # claim: the test whose numbers stand in the table
     "P40": "ppo from the better start",
     "P41": "score",
 }
-PAPER = "[arXiv:2210.01241](https://arxiv.org/abs/2210.01241)"
 ASIDE = {  # claim: tests that its word does not say, and what they are of
     "P01": {"ppo human perplexity": "smaller in score alone; log-perplexity of human text, nats"},
     "P04": {"each with its own decoding": "each decoded as it was trained"},
@@ -40,7 +39,7 @@ ASIDE = {  # claim: tests that its word does not say, and what they are of
 }
 KEPT = SAME[0]  # the profile that keeps facts and texts of the registered design's runs
 PICTURE = "reports/three_texts.svg"
-REPORT = "reports/{profile}/claims/claims.md#:~:text={claim}%3A"  # where README's rows lead
+WHERE = "docs/findings/five.md#{name}"  # where README's rows lead
 
 
 def test(found: Committed, claim: str, name: str) -> Mapping[str, Any]:
@@ -62,13 +61,12 @@ def lines(found: Committed) -> str:
             f"penalty on drifting, a model ends {effects.raw(gamed)} higher in score (0 to 1) than trained with it, "
             f"and finds a word of ordinary reviews {math.exp(forgot['difference']):.1f} times less likely "
             f"({effects.raw(forgot)} nats).",
-            f"- **NLPO, the method of the paper ({PAPER}), trains no better than plain PPO**: {effects.raw(lead)} in "
-            f"score, both decoded plainly, where {effects.raw_published(lead).partition(' ')[0]} was published "
-            f"({later(found)} in a later version). "
-            f"Decoded through its mask it leads plainly decoded PPO by {effects.raw(own)}, but PPO that was trained "
-            f"and decoded in that nucleus by only {effects.raw(nucleus)}.",
-            f"- **The scale is small.** {min(draws)} to {max(draws)} independent draws, each with its own models of "
-            f"{weights(found):,} weights on generated film reviews; what a large model does, these numbers cannot say.",
+            f"- **NLPO, the first paper's method, trains no better than plain PPO**: {effects.raw(lead)} in score, "
+            f"where {effects.raw_published(lead).partition(' ')[0]} was published ({later(found)} in a later version). "
+            f"Through its filter of likely words it leads by {effects.raw(own)}, over PPO with such a filter by only "
+            f"{effects.raw(nucleus)}.",
+            f"- **The scale is small.** {min(draws)} to {max(draws)} draws, each with its own models of "
+            f"{weights(found):,} weights on generated film reviews; they say nothing of large models.",
         ]
     )
 
@@ -87,21 +85,30 @@ def weights(found: Committed) -> int:
     return count
 
 
-def five(found: Committed, link: str = REPORT) -> str:
-    """The table of five results. link: where a claim's row leads, of `profile`, `claim` and `report`."""
+def five(found: Committed, link: str = WHERE, root: str = "") -> str:
+    """The table of five results. link: where a claim's row leads, of `claim` and `name`, the claim in small letters;
+    root: before the path of a report."""
     rows = []
     for claim, name in FIVE.items():
         row, component = found.ledgers[DESIGN][claim], test(found, claim, name)
-        where = link.format(profile=DESIGN, claim=claim, report=row["report"])
+        where = link.format(claim=claim, name=claim.lower())
         rows.append(
             {
                 "claim": f"[{claim}]({where}): {' '.join(found.claims[claim]['claim'].split())}",
                 "verdict": f"**{row['word']}**{beside.doubts(row)}; {aside(found, claim)}",
                 "here": effects.raw(component),
                 "published": effects.raw_published(component) or "no number",
+                "where": f"[{row['report']}]({root}{report(found, row['report'])})",
             }
         )
     return markdown(pd.DataFrame(rows))
+
+
+def report(found: Committed, name: str) -> str:
+    """The page of a report, of the first profile with it that holds runs of the design. Raises: StopIteration without
+    one."""
+    pages = (f"reports/{profile}/{name}/verdict.md" for profile in SAME)
+    return next(page for page in pages if (found.root / page).is_file())
 
 
 def aside(found: Committed, claim: str) -> str:
