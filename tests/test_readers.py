@@ -334,6 +334,9 @@ def test_what_a_careful_reader_sees_is_said_of_the_committed_tables(profile):
     text = read(f"reports/{profile}/careful/verdict.md")
     within = "None of" in text  # of real reviews no run is beyond chance
     real = profile in ("imdb", "reviews")
+    told = text.partition("**Answer.** ")[2].partition("\n\n")[0]
+    settings = re.compile(r"[βγ] = [\d.]+")  # of a run's name
+    assert told.count(". ") + 1 == 1 + real and len(answer.numbers(settings.sub("", told))) <= 3
     assert ("one in a hundred of its others, of the untrained model's" in text) == (not within) == (not real)
     assert "## Stock phrases" in text and ("by 20 texts of one seed" in text) == real
     assert ("## Words that are none" in text) == real

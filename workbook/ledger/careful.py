@@ -70,7 +70,7 @@ def said(results: Results, conditions: Sequence[str] | None = None) -> str:
     """Who writes stock phrases, in a sentence or two; "" where no run has the number."""
     if not (rows := closers(results, conditions)):
         return ""
-    more = [row for row in rows if row.difference.low is not None and row.difference.low > 0]
+    more = _beyond(rows)
     many = f"{len(more) or 'None'} of {len(rows)} trained run{'s' * (len(rows) > 1)}"
     beyond = "repeat stock phrases more often than the untrained model beyond chance (an interval wholly above 0)."
     parts = [f"{many} {beyond}"]
@@ -81,6 +81,11 @@ def said(results: Results, conditions: Sequence[str] | None = None) -> str:
             f"more than one in a hundred of its others, of the untrained model's {_percent(start)}."
         )
     return " ".join([*parts, *filter(None, [_short(results, [row.label for row in rows])])])
+
+
+def _beyond(rows: Sequence[Compared]) -> list[Compared]:
+    """Those whose interval lies wholly above 0."""
+    return [row for row in rows if row.difference.low is not None and row.difference.low > 0]
 
 
 def _short(results: Results, conditions: Sequence[str]) -> str:
@@ -222,25 +227,40 @@ def base(params) -> str:
 # the page ------------------------------------------------------------------------------------------------------------
 
 
+def answer(results: Results) -> str:
+    """The page in one sentence, or two where no run writes stock phrases, with at most three numbers."""
+    rows, (_, table) = closers(results), words(results)
+    found, more = [], _beyond(rows)
+    if rows:
+        runs = f"{len(more) or 'None'} of {len(rows)} trained run{'s' * (len(rows) > 1)}"
+        most = [f", most of all {names(results)[c.label]}, in {_percent(_shares(results, c)[0])}" for c in more[:1]]
+        beyond = f"{most[0]} of its texts" if most else ""
+        found.append(f"{runs} repeat stock phrases more often than the untrained model beyond chance{beyond}.")
+    if not more and len(table):
+        run, share = table.iloc[0]["run"], table.iloc[0]["invented [95 %]"].split()[0]
+        found.append(f"{_percent(float(share))} of the words of {run} are words that nobody writes, the most of all.")
+    return " ".join(found) or "No table here says."
+
+
 def text(results: Results) -> str:
     """The page as Markdown."""
     sentence, table = words(results)
-    parts = [f"# {TITLE}", QUESTION]
-    first = [part for part in (said(results), sentence, base(results.params)) if part]
-    parts.append(f"**Answer.** {' '.join(first) or 'No table here says.'}")
+    parts = [f"# {TITLE}", QUESTION, f"**Answer.** {answer(results)}"]
     if len(shares := phrases(results)):
         n = len(closers(results))
         shown = f" The {len(shares)} runs of {n} with the most:" if n > len(shares) else ""
         about = (
             "The share of a run's texts with five words in a row that more than one in a hundred of its others have."
         )
-        parts += ["## Stock phrases", about + shown, markdown(shares)]
+        parts += ["## Stock phrases", said(results), about + shown, markdown(shares)]
+    if invents := " ".join(filter(None, [sentence, base(results.params)])):
+        parts += ["## Words that are none", invents]
     if len(table):
         about = (
             f"Of the committed texts of the first seed. *People*: unseen reviews, cut to the same lengths, {HUMAN} for "
             "each text. In brackets a 95 % interval over texts."
         )
-        parts += ["## Words that are none", about, markdown(table)]
+        parts += [about, markdown(table)]
     if results.samples or list(results.params.reports_folder.glob("*/samples.md")):
         parts.append("Texts that nobody selected stand in `samples.md` beside each report of the profile.")
     return "\n\n".join(parts) + "\n"
