@@ -16,6 +16,7 @@ from workbook.ledger import beside, one_model
 from workbook.ledger.contrast import in_words
 from workbook.results.measures import MEASURES
 from workbook.results.tables import PLURAL, join, markdown
+from workbook.runs import algorithms
 from workbook.site import benchmark, charts, cite, effects, texts, vega
 from workbook.site.blocks import UNSEARCHED, folded, shell
 from workbook.site.committed import ABOUT, DESIGN, Committed, deciding, folder, named_conditions, tested
@@ -81,9 +82,10 @@ KEY = (
 
 
 def supervised(found: Committed, profile: str, row: Mapping[str, Any]) -> bool:
-    """Whether a deciding test compares a supervised policy."""
+    """Whether a deciding test compares a policy that imitated."""
     named = {term.split("@")[0] for test in deciding(row) for term in test["conditions"].split()}
-    return any(found.runs[profile].get(name, {}).get("algorithm") == "supervised" for name in named)
+    learners = {found.runs[profile].get(name, {}).get("algorithm") for name in named} - {None}
+    return any(algorithms.module(learner).ABOUT.imitates for learner in learners)
 
 
 def word(row: Mapping[str, Any]) -> str:
