@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -23,8 +24,10 @@ def table(*rows: tuple) -> pd.DataFrame:
 
 
 def compared(second: pd.DataFrame, today: pd.DataFrame) -> list[str]:
-    """What the page says below its two headings."""
-    return again.page(table(), second, today).split("\n## ")[1:]
+    """What the page says below its first two headings; the machine before said what ``today`` says."""
+    *said, third = again.page(table(), second, today, today).split("\n## ")[1:]
+    assert "\n\nOf " in third and " 0 have another one and 0 a difference" in third
+    return said
 
 
 def test_equal_runs_have_equal_words():
@@ -60,24 +63,33 @@ def test_claims_and_tests_that_only_one_edition_has_a_word_for_are_shown_and_not
     today = [FIRST[2], ("P03", "holds", "d", 0.1, 0.05, 0.15, "holds")]
     said = compared(table(), table(*today))[1]
     assert "Of 1 claims with a word 0 have" in said and "Of 1 tests that have a word in both 0 have" in said
-    assert "| P03 | not testable here | not testable here | holds |" in again.page(table(), table(), table(*today))
+    assert "| P03 | not testable here | not testable here | not testable here | holds |" in again.page(
+        table(), table(), table(), table(*today)
+    )
     unstarted = [FIRST[0], (*FIRST[1][:6], "no supervised start"), *FIRST[2:]]
     assert "Of 2 tests that have a word in both 0 have" in compared(table(*unstarted), table())[0]
 
 
 def test_the_committed_page_is_that_of_the_committed_tables(tmp_path):
-    for name in (again.FIRST, again.SECOND, again.TODAY):
+    for name in (again.FIRST, again.SECOND, again.BEFORE, again.TODAY):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text((ROOT / name).read_text())
     made = again.write(tmp_path).read_text()
     assert made == (ROOT / "reports/grue_again/again.md").read_text()
     told = (ROOT / "docs/findings/grue.md").read_text()
-    machine, edition = made.split("\n## ")[1:]
-    assert "three words of ten were others and 13 of the 73 tests that had one" in told
-    assert "Of 10 claims with a word 3 have" in machine and "Of 73 tests that have a word in both 13 have" in machine
-    assert "five of ten (P09, P14, P15, P32, P36) and 26 of 73. None went from *holds*" in told
-    assert "word 5 have another one (P09, P14, P15, P32 and P36), none from *holds* to" in edition
-    assert "Of 73 tests that have a word in both 26 have" in edition
+    for section in made.split("\n## ")[1:]:
+        claims, moved = re.search(r"Of (\d+) claims with a word (\d+) have", section).groups()
+        tests, others = re.search(r"Of (\d+) tests that have a word in both (\d+) have", section).groups()
+        assert re.search(rf"{moved} (words )?of {claims} and {others} (tests )?of {tests}", told), section
+
+
+def test_the_two_machines_of_todays_edition_are_compared_with_each_other():
+    other = [("P01", "too small", "a", 0.2, 0.1, 0.3, "too small"), *FIRST[1:]]
+    third = again.page(table(), table(), table(*other), table()).split("\n## ")[-1]
+    assert third.startswith("Today's edition on the other machine")
+    assert "Of 2 claims with a word 1 have another one (P01), P01 from *holds*" in third
+    assert "| claim | test | before | today |" in third
+    assert "| P01 | a | +0.200 [0.100, 0.300] too small | +0.100 [0.050, 0.150] holds |" in third
 
 
 def test_what_the_page_says_of_todays_edition_is_so():

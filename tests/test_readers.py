@@ -213,7 +213,7 @@ def test_a_word_is_never_without_its_doubts_and_another_profiles_word_is_told():
     other = {"id": "P04", "word": ruling.ELSEWHERE, "registered": known}
     assert answer.words([other]).endswith("of P04 (turns at half the budget, not settled).")
     assert beside.word(other) == "holds (settle, 8 draws, turns at half the budget, not settled)"
-    without = [{"id": "P37", "word": ruling.ELSEWHERE}, {"id": "P23", "word": ruling.ELSEWHERE}]
+    without = [{"id": name, "word": ruling.ELSEWHERE, "lacks": ["4 seeds"]} for name in ("P37", "P23")]
     said = answer.words(without, beside.elsewhere(without, ROOT / "reports"))
     assert said.endswith("the registered design `settle` says *opposite* of P37.")  # of P23 it has no word
     design_of = json.loads(read("reports/settle/claims/claims.json"))["rows"]
