@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -20,6 +21,7 @@ from workbook.grue import settings as grue
 from workbook.grue.arms import arm
 from workbook.grue.raw import new_t5, t5_tokenizer
 from workbook.stages import grue_given, grue_pipeline, grue_plan, outside, reproduce
+from workbook.store.files import atomic_json
 from workbook.texts.hub import DataError
 
 PEOPLE = "owl cat frog mole hare crow stoat wren".split()
@@ -320,15 +322,32 @@ def test_draws_whose_rows_are_there_need_no_data(at_hand, tmp_path, monkeypatch)
             (tmp_path / "draws" / str(seed) / f"{name}.csv").write_text("task\n")
     with_data = grue_given.identities(ours, tmp_path)
     assert [*with_data] == [*ours.tasks] and all(len(one["data"]) == 64 for one in with_data.values())
-    grue_given.keep(tmp_path, with_data)
+    code = {name: f"code of {name}" for name in ours.tasks}
+    grue_given.keep(tmp_path, with_data, code)
+    assert grue_given.standing(ours, tmp_path) == {}  # with data, what was edited is made anew
     monkeypatch.setenv("RLNLP_MIRROR", str(tmp_path))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert grue_given.identities(ours, tmp_path) == with_data
+    assert grue_given.standing(ours, tmp_path) == code
     first, *_, last = ours.tasks
     (tmp_path / f"draws/2/{last}.csv").unlink()
+    assert grue_given.standing(ours, tmp_path) == {name: code[name] for name in ours.tasks if name != last}
     with pytest.raises(DataError, match="1 of 1 data sets") as caught:
         grue_given.identities(ours, tmp_path)
     assert f"{last}: datasets/" in str(caught.value) and first not in str(caught.value)
+
+
+def test_the_code_of_rows_that_stand_is_the_one_that_made_them(tmp_path, monkeypatch):
+    """So that DVC finds nothing changed where nothing can be made; with data the edited code is seen."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(small("real").model_dump(mode="json")))
+    atomic_json(grue_pipeline.STANDING, {"wmt16": "of before"})
+    grue_pipeline.code("code")
+    found = {path.stem: json.loads(path.read_text())["code"] for path in Path("code").iterdir()}
+    assert found["wmt16"] == "of before" and len(found["multi30k"]) == 64
+    atomic_json(grue_pipeline.STANDING, {})
+    grue_pipeline.code("code")
+    assert len(json.loads(Path("code/wmt16.json").read_text())["code"]) == 64
 
 
 def test_a_hub_that_cannot_be_asked_is_said_before_anything_begins(tmp_path, monkeypatch):
@@ -385,7 +404,8 @@ def test_what_the_committed_rows_are_of_is_committed():
     ours = grue.load(ROOT / "grue" / "real" / "params.yaml")
     known = json.loads((ROOT / "grue" / "real" / grue_given.GIVEN).read_text())
     lock = yaml.safe_load((ROOT / "grue" / "real" / "dvc.lock").read_text())["stages"]
-    assert {*known} == {*ours.tasks}
+    code = json.loads((ROOT / "grue" / "real" / grue_given.CODE).read_text())
+    assert {*known} == {*code} == {*ours.tasks} and {*map(len, code.values())} == {64}
     for name, told in known.items():
         text = json.dumps(told, indent=1) + "\n"
         for seed in ours.seeds:

@@ -1,7 +1,7 @@
 """What draws of real rows are of: the content of their data sets, and of models that are brought.
 
 DVC knows no mirror and no hub; it reads this as files, written before each run. What the committed rows are of is in
-git (``GIVEN``), so that whoever has no data makes the report of those rows.
+git (``GIVEN``, and ``CODE`` of the code), so that whoever has no data makes the report of those rows.
 """
 
 from __future__ import annotations
@@ -16,22 +16,37 @@ from workbook.store.files import atomic_json, folder_hash, read_json
 from workbook.texts import hub
 
 GIVEN = "given.json"  # in the folder of a profile: task -> what its committed rows are of
+CODE = "code.json"  # beside it: task -> the identity of the code that made them
 
 
 def identities(ours: Grue, folder: Path) -> dict[str, dict[str, str]]:
     """Task -> what its draws are of. A data set that is not here stands for the one that the committed rows are of,
     where all of these are there. Raises: DataError where rows or models are not found."""
     known = read_json(folder / GIVEN) or {}
-    stand = [name for name in ours.tasks if name in known and not _at_hand(name) and _made(ours, folder, name)]
+    stand = [name for name in ours.tasks if name in known and _stands(ours, folder, name)]
     _ask([name for name in ours.tasks if name not in stand])
     return {name: known[name] if name in stand else _of(ours, name) for name in ours.tasks}
 
 
-def keep(folder: Path, found: Mapping[str, Mapping[str, str]]) -> None:
-    """Note what the rows are of that were just finished. Of the hub nothing is noted: its content is not hashed."""
-    known = read_json(folder / GIVEN) or {}
-    if (told := known | {name: of for name, of in found.items() if _at_hand(name)}) != known:
-        atomic_json(folder / GIVEN, told)
+def standing(ours: Grue, folder: Path) -> dict[str, str]:
+    """Task -> identity of the code of its committed rows, of those that cannot be made anew, as their data are not
+    here: after an edit of code they stand too."""
+    known = read_json(folder / CODE) or {}
+    return {name: known[name] for name in ours.tasks if name in known and _stands(ours, folder, name)}
+
+
+def keep(folder: Path, found: Mapping[str, Mapping[str, str]], codes: Mapping[str, str]) -> None:
+    """Note what the rows are of that were just finished: task -> its data, and the identity of its code. Of the hub
+    nothing is noted: its content is not hashed."""
+    for file, new in ((GIVEN, found), (CODE, codes)):
+        known = read_json(folder / file) or {}
+        if (told := known | {name: of for name, of in new.items() if _at_hand(name)}) != known:
+            atomic_json(folder / file, told)
+
+
+def _stands(ours: Grue, folder: Path, name: str) -> bool:
+    """Whether a task's rows are all there, and its data are not."""
+    return not _at_hand(name) and _made(ours, folder, name)
 
 
 def _at_hand(name: str) -> bool:

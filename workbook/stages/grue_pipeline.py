@@ -38,6 +38,7 @@ from workbook.store.tables import read_table, write_table
 ROOT = Path(__file__).resolve().parents[2]
 REVIEWS = ROOT / "reports" / "mini" / "per_seed.csv"  # another pipeline's table, shown beside
 SCRATCH = ROOT / ".scratch" / "grue"
+STANDING = Path("build/given/standing.json")  # of real rows, in the profile's folder: `grue_given.standing`
 RAW = [
     "workbook.grue.run:raw",
     "workbook.grue.world.raw:texts",
@@ -68,16 +69,18 @@ SMALL = {  # numbers of these mean nothing
 
 def code(out: str | Path) -> None:
     """raw.json and one file a task: the identity of the code that its stages run (of code that was edited without
-    changing a digit, the one that committed rows know), and the versions of the libraries."""
+    changing a digit, or whose rows stand for want of data, the one that committed rows know), and the versions of the
+    libraries."""
     from workbook.grue import run, settings, tasks
     from workbook.grue.scoring import families
 
     ours, here, known = settings.load("params.yaml"), Code(ROOT), rekeyed.names(ROOT)
+    stand = read_json(STANDING) or {}
     atomic_json(Path(out) / "raw.json", {"code": here.identity(RAW), **libraries()})
     for name in ours.tasks:
         roots = run.roots(ours, tasks.task(name))
         code = here.identity([*RAW, *roots])
-        atomic_json(Path(out) / f"{name}.json", {"code": known.get(code, code), **libraries()})
+        atomic_json(Path(out) / f"{name}.json", {"code": stand.get(name, known.get(code, code)), **libraries()})
     roots = [
         "workbook.grue.gather:all_seeds",
         "workbook.grue.gather:draws",
@@ -229,12 +232,17 @@ def of_draws(profile: str, jobs: int) -> bool:
     given = grue_given.identities(ours, folder)
     for name, content in given.items():
         atomic_json(folder / "build" / "given" / f"{name}.json", content)
+    stand = grue_given.standing(ours, folder)
+    atomic_json(folder / STANDING, stand)
+    if stand:
+        print(f"no data here of {', '.join(stand)}: the committed rows stand, of the code that made them", flush=True)
     draws = [f"draws@{seed}-{name}" for seed in ours.seeds for name in ours.tasks]  # one draw after the other
     if ours.bring == settings.Bring():  # of models that are brought nothing was measured
         kinds = ["small" if name in ours.meaningless else "draws@" for _ in ours.seeds for name in ours.tasks]
         expect(scratch, {"report": "report", **dict(zip(draws, kinds))})
     if well := reproduce(folder, scratch, jobs, ours=False, order=draws):
-        grue_given.keep(folder, given)
+        codes = {name: read_json(folder / "build" / "code" / f"{name}.json") for name in ours.tasks}
+        grue_given.keep(folder, given, {name: found["code"] for name, found in codes.items() if found})
     return well
 
 
