@@ -43,7 +43,7 @@ help:
 	@echo 'make lessons                              what the lessons give, for the site: those whose code has changed, a minute each'
 	@echo 'make course                               the assignments as students get them and the package as a wheel: course/build'
 	@echo 'make study                                the second human study with simulated raters: reports/study'
-	@echo 'make grue [PROFILE=$(PROFILE)]                  the benchmark: reports/grue (mini, the default: generated rows, 45 to 90 minutes on two cores)'
+	@echo 'make grue [PROFILE=$(PROFILE)]                  the benchmark: reports/grue (mini, the default: generated rows, 45 to 120 minutes on two cores)'
 	@echo '     PROFILE  real    real rows (RLNLP_MIRROR, or the hub), three draws of about an hour on two cores: reports/grue_real'
 	@echo '              paper   T5-base and GPT-2 with the published budgets, needs a GPU: reports/grue_paper'
 	@echo 'make grue-plan PROFILE=paper              what that needs and costs; runs nothing'
