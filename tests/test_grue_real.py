@@ -329,6 +329,10 @@ def test_draws_whose_rows_are_there_need_no_data(at_hand, tmp_path, monkeypatch)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert grue_given.identities(ours, tmp_path) == with_data
     assert grue_given.standing(ours, tmp_path) == code
+    newer = code | {ours.tasks[0]: "of the hub's rows, made since"}
+    grue_given.keep(tmp_path, {ours.tasks[0]: {"data": "a hub's id"}}, newer)  # of rows that need no mirror too
+    assert grue_given.standing(ours, tmp_path) == newer and grue_given.identities(ours, tmp_path) == with_data
+    grue_given.keep(tmp_path, {}, code)
     first, *_, last = ours.tasks
     (tmp_path / f"draws/2/{last}.csv").unlink()
     assert grue_given.standing(ours, tmp_path) == {name: code[name] for name in ours.tasks if name != last}

@@ -70,17 +70,20 @@ def said(results: Results, conditions: Sequence[str] | None = None) -> str:
     """Who writes stock phrases, in a sentence or two; "" where no run has the number."""
     if not (rows := closers(results, conditions)):
         return ""
-    more = _beyond(rows)
-    many = f"{len(more) or 'None'} of {len(rows)} trained run{'s' * (len(rows) > 1)}"
-    beyond = "repeat stock phrases more often than the untrained model beyond chance (an interval wholly above 0)."
-    parts = [f"{many} {beyond}"]
-    for row in more[:1]:
+    parts = [f"{_many(rows)} (an interval wholly above 0)."]
+    for row in _beyond(rows)[:1]:
         own, start = _shares(results, row)
         parts.append(
             f"Most of all {names(results)[row.label]}: {_percent(own)} of its texts share five words in a row with "
             f"more than one in a hundred of its others, of the untrained model's {_percent(start)}."
         )
     return " ".join([*parts, *filter(None, [_short(results, [row.label for row in rows])])])
+
+
+def _many(rows: Sequence[Compared]) -> str:
+    """How many runs write them."""
+    runs = f"{len(_beyond(rows)) or 'None'} of {len(rows)} trained run{'s' * (len(rows) > 1)}"
+    return f"{runs} repeat stock phrases more often than the untrained model beyond chance"
 
 
 def _beyond(rows: Sequence[Compared]) -> list[Compared]:
@@ -185,11 +188,15 @@ def keep(rows: Sequence[Mapping[str, Any]], reports: Path) -> Path:
     return reports / TABLE
 
 
+def invented_words(results: Results) -> list[dict[str, str]]:
+    """The rows of the committed table of invented words; none where the profile has no such table."""
+    file = results.params.reports_folder / TABLE
+    return list(csv.DictReader(file.read_text(encoding="utf-8").splitlines())) if file.is_file() else []
+
+
 def words(results: Results) -> tuple[str, pd.DataFrame]:
     """(a sentence on invented words, a row per run), of the committed table; nothing where the profile has none."""
-    file = results.params.reports_folder / TABLE
-    rows = list(csv.DictReader(file.read_text(encoding="utf-8").splitlines())) if file.is_file() else []
-    if not rows:
+    if not (rows := invented_words(results)):
         return "", pd.DataFrame()
     called, start = names(results), next((row for row in rows if row["condition"] == UNTRAINED), None)
     worst = max(rows, key=lambda row: float(row["share"]))
@@ -229,16 +236,18 @@ def base(params) -> str:
 
 def answer(results: Results) -> str:
     """The page in one sentence, or two where no run writes stock phrases, with at most three numbers."""
-    rows, (_, table) = closers(results), words(results)
-    found, more = [], _beyond(rows)
-    if rows:
-        runs = f"{len(more) or 'None'} of {len(rows)} trained run{'s' * (len(rows) > 1)}"
-        most = [f", most of all {names(results)[c.label]}, in {_percent(_shares(results, c)[0])}" for c in more[:1]]
-        beyond = f"{most[0]} of its texts" if most else ""
-        found.append(f"{runs} repeat stock phrases more often than the untrained model beyond chance{beyond}.")
-    if not more and len(table):
-        run, share = table.iloc[0]["run"], table.iloc[0]["invented [95 %]"].split()[0]
-        found.append(f"{_percent(float(share))} of the words of {run} are words that nobody writes, the most of all.")
+    rows, written = closers(results), invented_words(results)
+    more = _beyond(rows)
+    most = [
+        f", most of all {names(results)[c.label]}, in {_percent(_shares(results, c)[0])} of its texts" for c in more[:1]
+    ]
+    found = [f"{_many(rows)}{''.join(most)}."] if rows else []
+    if written and not more:
+        worst = max(written, key=lambda row: float(row["share"]))
+        run, share = names(results)[worst["condition"]], _percent(float(worst["share"]))
+        found.append(
+            f"{share} of the words of {run} are in no review that a model here could have read, the most of all."
+        )
     return " ".join(found) or "No table here says."
 
 

@@ -36,11 +36,11 @@ def standing(ours: Grue, folder: Path) -> dict[str, str]:
 
 
 def keep(folder: Path, found: Mapping[str, Mapping[str, str]], codes: Mapping[str, str]) -> None:
-    """Note what the rows are of that were just finished: task -> its data, and the identity of its code. Of the hub
-    nothing is noted: its content is not hashed."""
-    for file, new in ((GIVEN, found), (CODE, codes)):
+    """Note what the rows are of that were just finished: task -> its data, and the identity of its code. Of the hub's
+    data nothing is noted: their content is not hashed."""
+    for file, new in ((GIVEN, {name: of for name, of in found.items() if _at_hand(name)}), (CODE, codes)):
         known = read_json(folder / file) or {}
-        if (told := known | {name: of for name, of in new.items() if _at_hand(name)}) != known:
+        if (told := known | new) != known:
             atomic_json(folder / file, told)
 
 

@@ -235,7 +235,8 @@ def of_draws(profile: str, jobs: int) -> bool:
     stand = grue_given.standing(ours, folder)
     atomic_json(folder / STANDING, stand)
     if stand:
-        print(f"no data here of {', '.join(stand)}: the committed rows stand, of the code that made them", flush=True)
+        anew = f"to make them anew, set RLNLP_MIRROR, or remove them from {PROFILES[profile]}/draws and ask the hub"
+        print(f"no mirror with {', '.join(stand)}: their rows stand, of the code that made them; {anew}", flush=True)
     draws = [f"draws@{seed}-{name}" for seed in ours.seeds for name in ours.tasks]  # one draw after the other
     if ours.bring == settings.Bring():  # of models that are brought nothing was measured
         kinds = ["small" if name in ours.meaningless else "draws@" for _ in ours.seeds for name in ours.tasks]
