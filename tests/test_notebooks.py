@@ -198,5 +198,5 @@ def test_what_texts_name_of_the_reports_is_in_git():
         for path in texts
         for name in re.findall(r"(?<![\w/])(?:\.\./)*(reports/[\w./-]*\w)", path.read_text())
     }
-    assert {("index.md", "reports/mini/kl/verdict.md"), ("README.md", "reports/three_texts.svg")} < named
+    assert {("index.md", "reports/full/kl/verdict.md"), ("README.md", "reports/three_texts.svg")} < named
     assert not {(text, name) for text, name in named if name not in known}
