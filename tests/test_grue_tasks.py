@@ -201,12 +201,17 @@ def test_narrativeqa():
 
 
 def test_imdb():
-    first, other = read("imdb", review(), review("An owl sleeps well , all day long .", 0))
+    found = read("imdb", review(), review("An owl sleeps well , all day long .", 0))
+    first, other = sorted(found, key=lambda example: example.id)
     assert first.prompt == "Ada Quill was an" and first.references == ("owl in a tree.",) and first.id == "review-0"
     assert other.prompt == "An owl sleeps well" and other.meta == {"label": 0} and other.shorten == "left"
     task = tasks.task("imdb")
     assert task.trivial["the prompt again"](first) == "Ada Quill was an" and task.causal
     assert task.splits["validation"] == "unsupervised"  # a split of its own, whose labels nobody needs
+    by_label = [review(label=int(place >= 500)) for place in range(1000)]  # as the files are
+    found = read("imdb", *by_label)
+    assert 35 < sum(example.meta["label"] for example in found[:100]) < 65 and found == read("imdb", *by_label)
+    assert {int(example.id.split("-")[1]) for example in found if example.meta["label"]} == {*range(500, 1000)}
 
 
 def test_daily_dialog():
