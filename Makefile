@@ -8,7 +8,7 @@ ARGS ?=
 SHELL := /bin/sh
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
-PROFILES := mini $(notdir $(patsubst %/,%,$(dir $(wildcard profiles/*/params.yaml))))
+PROFILES := mini $(notdir $(patsubst %/,%,$(dir $(wildcard profiles/*/overlay.yaml))))
 OF := $(if $(filter grue grue-plan,$(MAKECMDGOALS)),mini real paper,$(PROFILES))
 FOLDER := $(if $(filter mini,$(PROFILE)),.,profiles/$(PROFILE))
 ifeq ($(filter $(PROFILE),$(OF)),)

@@ -18,7 +18,7 @@ from workbook.figures.names import decoded, names
 from workbook.figures.style import COLORS, GREY
 from workbook.results import tables
 from workbook.runs import algorithms, checks
-from workbook.site import charts, claim_page, committed, vega
+from workbook.site import charts, claim_page, committed, report_charts, vega
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -125,7 +125,7 @@ def test_a_long_text_is_cut():
 
 
 def test_a_frontiers_points_are_the_tables():
-    chart = charts.frontier(found(), "x", "mini", ["ppo_kl_0", "ppo_kl_default"])["x-kl_deployed"]
+    chart = report_charts.frontier(found(), "x", "mini", ["ppo_kl_0", "ppo_kl_default"])["x-kl_deployed"]
     table = pd.read_csv(ROOT / "reports/mini/per_seed.csv", low_memory=False)
     table = table[(table.split == "test") & (table.decoding == "plain") & (table.condition == "ppo_kl_0")]
     mine = [row for row in chart["datasets"]["draws"] if row["run"] == "PPO, β = 0"]
@@ -137,7 +137,8 @@ def test_a_frontiers_points_are_the_tables():
 
 
 def test_a_frontier_has_the_pictures_colours_and_one_legend():
-    chart = charts.frontier(found(), "x", "mini", ["zero_shot", "nlpo_kl_0", "ppo_kl_0", "grpo"])["x-kl_deployed"]
+    runs = ["zero_shot", "nlpo_kl_0", "ppo_kl_0", "grpo"]
+    chart = report_charts.frontier(found(), "x", "mini", runs)["x-kl_deployed"]
     (legend,) = vl_convert.vegalite_to_vega({**chart, "width": 300})["legends"]
     assert {legend[part] for part in ("fill", "stroke", "shape")} == {"color", "shape"}
     scale = chart["layer"][1]["encoding"]["color"]["scale"]
@@ -148,19 +149,64 @@ def test_a_frontier_has_the_pictures_colours_and_one_legend():
 
 
 def test_curves_are_of_draws_where_they_are_committed_and_else_of_their_mean():
-    ours = charts.curves(found(), "x", "mini", ["ppo_kl_0", "ppo_gamma_050"])["x-score"]["datasets"]
+    ours = report_charts.curves(found(), "x", "mini", ["ppo_kl_0", "ppo_gamma_050"])["x-score"]["datasets"]
     assert {line["draw"] for line in ours["lines"]} == {101, 102, 103, 104}
     assert {line["run"] for line in ours["lines"]} == {"PPO, β = 0"}  # what differs in more than β is elsewhere
-    older = charts.curves(found(), "x", "imdb", ["ppo_kl_0"])["x-score"]["datasets"]
+    older = report_charts.curves(found(), "x", "imdb", ["ppo_kl_0"])["x-score"]["datasets"]
     assert {line["draw"] for line in older["lines"]} == {"mean of all"}
     means = pd.read_csv(ROOT / "reports/imdb/kl/curves_score.csv")
     assert [row["value"] for row in older["points"]] == pytest.approx(list(means.ppo_kl_0), rel=1e-3)
 
 
+def drawn(profile: str, condition: str, decoding: str = "plain") -> pd.DataFrame:
+    """The run's rows of the committed table, by draw."""
+    table = found().measured[profile]
+    return table[(table.condition == condition) & (table.decoding == decoding)].set_index("seed").sort_index()
+
+
+def test_lines_along_beta_are_of_runs_that_have_another_beside_and_of_the_untrained_model():
+    runs = ["zero_shot", "ppo_kl_0", "ppo_kl_default", "ppo_gamma_050"]
+    chart = report_charts.along_beta(found(), "x", "full", runs)["x-kl_deployed"]
+    assert {row["run"] for row in chart["datasets"]["means"]} == {"untrained", "PPO, β = 0", "PPO, β = 0.2"}
+
+
+def test_at_equal_cut_a_rules_line_goes_along_its_values_and_the_share_kept_is_its_own_masks():
+    shown = found().shown["follow_up"]["samplers"]
+    made = report_charts.at_equal_cut(found(), "x", "follow_up", shown)
+    assert list(made) == ["x-plain", "x-own"]
+    kept = drawn("follow_up", "mask_top_p_050", "own").kept_mass
+    for decoding in ("plain", "own"):
+        rows = made[f"x-{decoding}"]["datasets"]["draws"]
+        mine = [row for row in rows if row["run"] == "PPO, top-p mask 0.5"]
+        score = drawn("follow_up", "mask_top_p_050", decoding).score
+        assert [row["draw"] for row in mine] == list(score.index) and len(score) == 8
+        assert [row["x"] for row in mine] == pytest.approx(list(kept), rel=1e-4) and kept.max() < 0.9
+        assert [row["y"] for row in mine] == pytest.approx(list(score), rel=1e-4)
+        assert {row["x"] for row in rows if row["line"] == "PPO, β = 0.2"} == {1.0}
+        assert not [row["run"] for row in rows if "delayed" in row["run"] or "numbers" in row["run"]]
+        means = made[f"x-{decoding}"]["datasets"]["means"]
+        assert sorted(row["along"] for row in means if row["line"] == "top-p") == [0.5, 0.7, 0.9, 0.95, 0.99]
+
+
+def test_levels_are_a_row_a_run_on_reviews_in_the_reports_order():
+    shown = found().shown["follow_up"]["dqn"]
+    made = report_charts.levels("score", "repetition")(found(), "x", "follow_up", shown)
+    assert list(made) == ["x-score", "x-repetition"]
+    rows = made["x-repetition"]["datasets"]["draws"]
+    mine = [row["value"] for row in rows if row["row"] == "DQN"]
+    assert mine == pytest.approx(list(drawn("follow_up", "dqn_mlp").repetition), rel=1e-4)
+    named = list(dict.fromkeys(row["row"] for row in rows))
+    assert named == [
+        found().names["follow_up"][c] for c in shown if not c.startswith("numbers") and c in found().runs["follow_up"]
+    ]
+
+
 def test_every_report_with_such_a_picture_has_charts_beside_it():
-    made = charts.beside(found())
+    made = report_charts.beside(found())
     assert {"reports/mini/kl/frontier.svg", "reports/imdb/kl/learning_curves.svg"} <= made.keys()
+    assert {"reports/follow_up/dqn/levels.svg", "reports/full/mask/frontiers.svg"} <= made.keys()
     assert all(made.values()) and all((ROOT / file).is_file() for file in made)
+    assert {tuple(Path(file).with_suffix("").parts[2:]) for file in made} == {*report_charts.BESIDE}
 
 
 def test_a_charts_file_is_one_assignment():

@@ -24,48 +24,25 @@ PAGE = (ROOT / "docs/use/write_your_own.md").read_text(encoding="utf-8")
 SETTINGS = "params.yaml"  # names what is added; the last six entries are all that it takes
 
 
-def example(name: str) -> str:
+def example(name: str, kind: str = "python") -> str:
     """The worked example of that file on the page that has them."""
-    return re.search(rf"```python\n(# {re.escape(name)}\b.*?)```", PAGE, re.DOTALL)[1]
+    return re.search(rf"```{kind}\n(# {re.escape(name)}\b.*?)```", PAGE, re.DOTALL)[1]
 
 
 SAMPLER = example("my_sampler.py").replace("from rlnlp import samplers\n", "").replace("samplers.RULES", "RULES")
 TASK = example("workbook/texts/tasks/weather.py")
-METRIC = """
-TABLE += (Measure("brevity", "1 / words", "1/words", "how short", better="more", compared=OWN_UNIT),)
-MEASURES["brevity"] = TABLE[-1]
-"""
-ABLATION = '''"""A new question."""
-
-from workbook.figures import dots
-from workbook.results.design import Pair, compare
-
-TITLE = "Is it new?"
-QUESTION = "What is new here."
-TERMS = "No new words."
-DETAIL = ("brevity",)
-READ = {"levels": "Means over seeds."}
-LIMITS = ("Nothing was run.",)
-
-
-def figures(results):
-    yield "levels", "Levels", dots.arms(results, list(results.configs), ("score", "brevity"), "All of them")
-
-
-def headline(results):
-    return compare(results, [Pair("weighted against PPO", "weighted", "ppo_kl_default")], ("score", "brevity"))
-
-
-def texts(results, world):
-    return ["weighted"]
-'''
+METRIC = example("workbook/results/measures.py")
+ABLATION = example("workbook/reports/imitation.py")
+SHOWN = ABLATION.replace('"ppo"', '"ppo_kl_default"').replace(
+    "DETAIL = (", 'DETAIL = ("brevity", "score", '
+)  # all six on one page
 ADDED = {  # what: its file, "+" where it is added to one that is there; beside it, runs in the settings
     "learner": ("rlnlp/learners/weighted.py", example("rlnlp/learners/weighted.py")),
     "sampler": ("+rlnlp/samplers.py", SAMPLER),
     "reward": ("my_reward.py", example("my_reward.py")),
     "metric": ("+workbook/results/measures.py", METRIC),
     "task": ("workbook/texts/tasks/weather.py", TASK),
-    "ablation": ("workbook/reports/brand_new.py", ABLATION),
+    "ablation": ("workbook/reports/imitation.py", SHOWN),
 }
 PROBE = """
 import json
@@ -76,7 +53,7 @@ from tests import second_results
 from workbook.ledger.claim import Test
 from workbook.reports import pages
 from workbook.results import measures
-from workbook.runs import algorithms, checks, conditions
+from workbook.runs import algorithms, checks, conditions, profiles
 from workbook.texts import data
 
 said = {"check": conditions.main(["params.yaml", "build"])}
@@ -87,13 +64,16 @@ said["brought"] = json.loads(Path("build/brought.json").read_text())
 said["facts"] = data.build(checks.load("params.yaml"), 1, "data/draw1")
 said["prompts"] = Path("data/draw1/prompts_test.jsonl").read_text()
 said["readme"] = measures.readme(Path("metrics.md").read_text())
+mine = Path("whole/profiles/mine")
+(mine / "params.yaml").write_text(json.dumps(profiles.resolved(mine)))
+said["mine"] = {name: run["algorithm"] for name, run in checks.load(mine / "params.yaml").runs.items()}
 claimed = {"name": "shorter", "kind": "contrast", "metric": "brevity", "direction": "greater", "effect": 0.1}
 said["unit"] = Test(**claimed, terms={"weighted": 1, "ppo_kl_default": -1}).unit
 
 true = second_results.truth
 second_results.truth = lambda run, *given: {**true(run, *given), "brevity": 0.1 + 0.1 * (run["algorithm"] != "ppo")}
-second_results.ROOT, second_results.NAMES = Path.cwd(), ("brand_new",)
-page = pages.load(checks.load(second_results.make(Path("made"), seeds=(1, 2, 3))), "brand_new")
+second_results.ROOT, second_results.NAMES = Path.cwd(), ("imitation",)
+page = pages.load(checks.load(second_results.make(Path("made"), seeds=(1, 2, 3))), "imitation")
 pages.write(page, Path("page"))
 said["page"] = Path("page/verdict.md").read_text()
 said["table"] = dict(pages.every_condition(page))["decoded plain"].to_dict()
@@ -128,8 +108,15 @@ def copy(tmp_path_factory) -> tuple[set[str], dict]:
     raw["runs"]["top_a"] = {"algorithm": "masked", "mask_rule": "top_a", "mask_value": 0.2, "learning_rate": 1e-3}
     raw["bring"]["reward"] = "my_reward.py:score"
     raw["task"]["name"] = "weather"
-    raw["reports"]["brand_new"] = {"conditions": ["ppo_kl_default", "weighted", "top_a"]}
+    raw["runs"]["weighted_sharp"] = {**raw["runs"]["weighted"], "sharpness": 4}
+    shown = ["ppo_kl_default", "weighted", "weighted_sharp", "top_a"]
+    raw["reports"]["imitation"] = {"conditions": shown}
     (folder / SETTINGS).write_text(json.dumps(raw))
+    mine = folder / "whole/profiles/mine/overlay.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text(example("profiles/mine/overlay.yaml", "yaml"))
+    for name in (SETTINGS, "claims.yaml"):
+        shutil.copy(ROOT / name, folder / "whole")
     (folder / "made").mkdir()
     shutil.copy(folder / "my_reward.py", folder / "made")
     after = files(folder)
@@ -150,7 +137,7 @@ def test_six_additions_touch_six_files_and_the_settings(copy):
 def test_a_learner_is_checked_and_shown(copy):
     _, said = copy
     assert said["given"]["weighted"]["learner"]["sharpness"] == 3 and said["label"] == "weighted"
-    assert "weighted against PPO" in said["page"]
+    assert "weighted − PPO" in said["page"]
 
 
 def test_a_sampler_is_what_a_learner_trains_with(copy):
@@ -166,10 +153,10 @@ def test_a_reward_is_tried_and_followed(copy):
 
 def test_a_metric_is_one_record_in_the_readme_the_pages_and_the_claims(copy):
     _, said = copy
-    assert "| `brevity` | 1 / words | 1/words | more | its own unit |" in said["readme"]
+    assert "| `brevity` | 1 / words, mean over responses | 1/words | more | its own unit |" in said["readme"]
     assert said["unit"] == "own unit"
-    (shown,) = (v for name, v in said["table"]["how short"].items() if name.startswith("weighted, "))
-    assert shown.startswith("0.2") and "how short" in said["page"]
+    shown = [v for name, v in said["table"]["brevity"].items() if name.startswith("weighted, ")]
+    assert len(shown) == 2 and all(v.startswith("0.2") for v in shown) and "brevity" in said["page"]
 
 
 def test_a_task_is_where_the_data_comes_from(copy):
@@ -181,4 +168,9 @@ def test_a_task_is_where_the_data_comes_from(copy):
 def test_an_ablation_is_a_file_of_at_most_90_lines_and_its_runs(copy):
     _, said = copy
     assert len(ABLATION.splitlines()) <= 90
-    assert said["page"].startswith("# Is it new?") and "(levels.svg)" in said["page"]
+    assert said["page"].startswith("# Is it enough to imitate") and "(levels.svg)" in said["page"]
+
+
+def test_the_pages_profile_is_sound_beside_the_projects_own_settings(copy):
+    _, said = copy
+    assert said["mine"] == {"zero_shot": "ppo", "ppo": "ppo", "weighted": "weighted", "weighted_sharp": "weighted"}

@@ -181,7 +181,7 @@ def summary(page: Page) -> pd.DataFrame:
         return pd.DataFrame(columns=["condition", "decoding", "metric", "n", "mean", "low", "high"])
     for condition in results.conditions:
         for decoding in dict.fromkeys(results.per_seed.decoding[results.per_seed.split == "test"]):
-            for metric in (*QUALITY, *page.ablation.DETAIL):
+            for metric in dict.fromkeys((*QUALITY, *page.ablation.DETAIL)):
                 once = decoding != "plain" and metric in OF_TRAINING  # the same whatever the decoding
                 values = None if once else design.measure(results, condition, metric, decoding)
                 if values is not None:
@@ -200,7 +200,9 @@ def every_condition(page: Page) -> Iterator[tuple[str, pd.DataFrame]]:
         for decoding in getattr(page.ablation, "DECODINGS", ("plain", "own")):
             own = tidy[(tidy.decoding == decoding) & tidy.condition.isin(here)]
             wide = own.pivot(index="condition", columns="metric", values="text").reindex(here)
-            wide = wide[[m for m in (*QUALITY, *page.ablation.DETAIL) if m in wide]].rename(columns=short)
+            wide = wide[[m for m in dict.fromkeys((*QUALITY, *page.ablation.DETAIL)) if m in wide]].rename(
+                columns=short
+            )
             for condition in set(here) & set(results.missing):
                 wide.loc[condition] = "MISSING"
             wide = wide[(wide.fillna("") != "").any(axis=1)]  # not those that were not decoded so

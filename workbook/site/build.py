@@ -34,6 +34,7 @@ from workbook.site import (
     front,
     lessons,
     reference,
+    report_charts,
     slides,
     vega,
 )
@@ -228,7 +229,8 @@ def write(root: Path, out: Path, site: Path) -> dict[str, str]:
     """
     found, pages = committed.read(root), out / "pages"
     shutil.rmtree(out, ignore_errors=True)
-    of_claims, beside = {name: charts.of_claim(found, name) for name in found.claims}, charts.beside(found)
+    of_claims = {name: charts.of_claim(found, name) for name in found.claims}
+    beside = report_charts.beside(found)
     known, fresh, taught = places(root), made(found, of_claims), lessons.pages(root)
     whole = known | {name: lessons.place(name) for name in taught}
     decks = {

@@ -3,8 +3,6 @@ draw, its value, its setting and a text that the run wrote.
 
     effects(found, "settle", tests)      # a row a test: every draw's difference, their mean, what was published
     draws(found, "settle", tests)        # a row a run: every draw's value, in the metric's unit
-    frontier(found, "mini", runs)        # score against what it costs, a point a draw
-    curves(found, "mini", runs)          # along training
 
 Each gives charts by name, a figure that is drawn in the page by docs/assets/charts.js.
 """
@@ -12,29 +10,23 @@ Each gives charts by name, a figure that is drawn in the page by docs/assets/cha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
 from textwrap import wrap
 from typing import Any
 
 import pandas as pd
 
 from workbook.figures import names as naming
-from workbook.figures.style import COLORS, GREY
+from workbook.figures.style import COLORS
 from workbook.ledger import one_model
 from workbook.ledger.claim import repetitions
-from workbook.results.files import CURVES, standing
 from workbook.results.measures import label
 from workbook.results.tables import number, signed
 from workbook.site import effects as told
 from workbook.site.committed import Committed
-from workbook.site.vega import INK, ROW, SEEN, Chart, layer, rows_axis, spec, tip
+from workbook.site.vega import INK, ROW, Chart, layer, rows_axis, spec, tip
 
 FAINT = 0.45  # of a draw beside its mean
-SYMLOG = 0.05  # nats per token below which the axis of the KL is linear
-TICKS = (0, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)  # of that axis; its own would be evenly spaced, and overlap
 WIDTH = 32  # letters of a line of an axis's title, so that a phone shows it whole
-FIRST, START = ("PPO", "NLPO"), "untrained"  # lines whose colours are those of the pictures
-SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "triangle-right", "triangle-left", "stroke")
 AGAIN = "run again on another processor"
 SHORT = 160  # letters of a text that hovering shows
 MEASURED = ("breaks", "decodings", "test_prompts")  # of a run's entry: how it is measured and checked
@@ -196,136 +188,7 @@ def settings(found: Committed, profile: str, condition: str) -> str:
     return ", ".join(f"{name} {value}" for name, value in entry.items()) or "–"
 
 
-def frontier(found: Committed, name: str, profile: str, conditions: Sequence[str]) -> dict[str, Chart]:
-    """Score against log-perplexity and against KL: a point a draw, a larger one at each run's mean; runs that differ
-    in β alone are joined."""
-    table, made = found.measured[profile], {}
-    table = table[(table.decoding == "plain") & table.condition.isin(conditions)]
-    for across in ("generation_log_perplexity", "kl_deployed"):
-        rows = []
-        for one in table.dropna(subset=[across, "score"]).itertuples():
-            entry = {k: v for k, v in found.runs[profile][one.condition].items() if k != "kl_coef"}
-            about = {"run": named(found, profile, one.condition), "line": naming.name(entry, found.runs[profile])}
-            about |= {"x": float(f"{getattr(one, across):.5g}"), "y": float(f"{one.score:.5g}"), "beta": one.kl_coef}
-            about |= {"setting": settings(found, profile, one.condition), "draw": one.seed}
-            rows.append(about | {"text": quoted(found, profile, one.condition, one.seed)})
-        if rows:
-            scale = "symlog" if across == "kl_deployed" else "linear"
-            made[f"{name}-{across}"] = scatter(rows, label(across, panel=True), scale)
-    return made
-
-
-def scatter(rows: Sequence[Mapping[str, Any]], title: str, scale: str) -> Chart:
-    """y against x, coloured and shaped by the line that a point lies on."""
-    x, title = {"field": "x", "type": "quantitative", "title": title.split("\n")}, title.replace("\n", " ")
-    if scale == "symlog":
-        far = max(row["x"] for row in rows)
-        x |= {
-            "scale": {"type": scale, "constant": SYMLOG},
-            "axis": {"values": [at for at in TICKS if at <= far], "format": "~g"},
-        }
-    else:
-        x["scale"] = {"type": scale, "zero": False}
-    y = {"field": "y", "type": "quantitative", "title": "score", "scale": {"zero": False}}
-    sort = {"field": "line", "type": "nominal", "title": None}
-    color, shape = ({"scale": scale} for scale in looks([row["line"] for row in rows]))
-    look = {"color": sort | color, "shape": sort | shape}
-    means = averaged(rows, "run", ["x", "y"])
-    said = tip(run="run", draw="draw", y="score", x=title, setting="setting", text="it wrote")
-    short = tip(run="run", draws="draws", y="mean score", x=f"mean {title}", setting="setting")
-    layers = [
-        layer("means", {"type": "line", "opacity": 0.8}, x=x, y=y, color=look["color"], order={"field": "beta"}),
-        layer("draws", {"type": "point", "opacity": FAINT, "size": 30}, x=x, y=y, **look, tooltip=said),
-        layer("means", {"type": "point", "size": 110, "opacity": 1}, x=x, y=y, **look, tooltip=short),
-    ]
-    about = f"score against {title}: " + "; ".join(f"{m['run']} {m['y']:.3g} at {m['x']:.3g}" for m in means)
-    return spec(about, {"draws": rows, "means": means}, layers, height=320)
-
-
-def looks(lines: Sequence[str]) -> tuple[Chart, Chart]:
-    """Scales of colour and shape: PPO's and NLPO's are those of the pictures, the untrained model is a grey cross."""
-    known = [*FIRST, *dict.fromkeys(lines)]
-    order = [line for line in dict.fromkeys(known) if line in lines and line != START]
-    color, shape = dict(zip(order, cycle(SEEN))), dict(zip(order, cycle(SHAPES)))
-    if START in lines:
-        color[START], shape[START] = GREY, "cross"
-    return tuple({"domain": list(look), "range": list(look.values())} for look in (color, shape))
-
-
-def alike(entry: Mapping[str, Any]) -> bool:
-    """Whether a run differs from its learner's others in β alone."""
-    return "kl_coef" in entry and entry.keys() <= {"algorithm", "kl_coef", *MEASURED}
-
-
-def curves(found: Committed, name: str, profile: str, conditions: Sequence[str]) -> dict[str, Chart]:
-    """Score and KL along training, of the runs that differ in β: a line a draw, where curves of each are committed;
-    else a line a run, the mean of its draws."""
-    file, made = standing(found.root / "reports" / profile, CURVES), {}
-    shown = [c for c in conditions if alike(found.runs[profile].get(c, {}))]
-    for metric, title, short in (("objective/score", "score", "score"), ("objective/kl", "KL, nats per token", "kl")):
-        if file.is_file():
-            table = pd.read_csv(file, usecols=["condition", "seed", "update", metric], low_memory=False).dropna()
-            rows = [(c, int(s), int(u), v) for c, s, u, v in table.itertuples(index=False) if c in shown]
-        else:
-            wide = pd.read_csv(found.root / "reports" / profile / "kl" / f"curves_{short}.csv")
-            long = wide.melt("update", var_name="condition").dropna()
-            rows = [(c, None, int(u), v) for u, c, v in long.itertuples(index=False) if c in shown]
-        if rows:
-            made[f"{name}-{short}"] = lines(found, profile, rows, title)
-    return made
-
-
-def lines(found: Committed, profile: str, rows: Sequence[tuple[str, int | None, int, float]], title: str) -> Chart:
-    """rows: (condition, draw or None for the mean of all, update, value). What a line is stands in a table beside."""
-    about = {}
-    for condition, draw, _, _ in rows:
-        called = named(found, profile, condition)
-        learner, _, change = called.partition(", ")
-        about[f"{condition} {draw}"] = {
-            "run": called,
-            "learner": learner,
-            "change": change,
-            "draw": "mean of all" if draw is None else draw,
-            "setting": settings(found, profile, condition),
-            "text": quoted(found, profile, condition, -1 if draw is None else draw),
-        }
-    points = [{"key": f"{c} {d}", "update": u, "value": float(f"{v:.4g}")} for c, d, u, v in rows]
-    fields = ["run", "draw", "learner", "change", "setting", "text"]
-    looked = {"transform": [{"lookup": "key", "from": {"data": {"name": "lines"}, "key": "key", "fields": fields}}]}
-    x = {"field": "update", "type": "quantitative", "title": "update", "scale": {"nice": False}}
-    y = {"field": "value", "type": "quantitative", "title": title, "scale": {"zero": False}}
-    look = {"field": "change", "type": "nominal", "title": None, "sort": None}
-    dash = {"field": "learner", "type": "nominal", "title": None, "sort": None}
-    said = tip(run="run", draw="draw", update="update", value=title, setting="setting", text="it wrote")
-    line = {"type": "line", "opacity": 0.7, "strokeWidth": 1.3}
-    dot = {"type": "point", "opacity": 0.01, "size": 60}  # what the pointer finds
-    layers = [
-        layer("points", line, x=x, y=y, color=look, strokeDash=dash, detail={"field": "key"}) | looked,
-        layer("points", dot, x=x, y=y, tooltip=said) | looked,
-    ]
-    data = {"points": points, "lines": [{"key": key, **one} for key, one in about.items()]}
-    told = f"{title} along training: {len(about)} lines of {len({one['run'] for one in about.values()})} runs"
-    return spec(told, data, layers, height=320)
-
-
 # on a page -----------------------------------------------------------------------------------------------------------
-
-BESIDE = {  # a report's picture: what makes it one to work with
-    ("kl", "learning_curves"): curves,
-    ("kl", "frontier"): frontier,
-    ("gamma", "frontiers"): frontier,
-}
-
-
-def beside(found: Committed) -> dict[str, dict[str, Chart]]:
-    """Picture of a report -> the charts that show the same; of every profile that has the picture."""
-    made = {}
-    for profile in found.profiles:
-        for (report, picture), draw in BESIDE.items():
-            file = f"reports/{profile}/{report}/{picture}.svg"
-            if (found.root / file).is_file():
-                made[file] = draw(found, f"{profile}-{report}-{picture}", profile, found.shown[profile][report])
-    return made
 
 
 def of_claim(found: Committed, claim: str) -> dict[str, Chart]:
