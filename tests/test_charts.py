@@ -180,9 +180,10 @@ def test_at_equal_cut_a_rules_line_goes_along_its_values_and_the_share_kept_is_i
         mine = [row for row in rows if row["run"] == "PPO, top-p mask 0.5"]
         score = drawn("follow_up", "mask_top_p_050", decoding).score
         assert [row["draw"] for row in mine] == list(score.index) and len(score) == 8
-        assert [row["x"] for row in mine] == pytest.approx(list(kept), rel=1e-4) and kept.max() < 0.9
+        assert [row["kept"] for row in mine] == pytest.approx(list(kept), rel=1e-4) and kept.max() < 0.9
+        assert [row["x"] for row in mine] == pytest.approx(list(1 - kept), abs=1e-4)  # the axis runs by what is cut
         assert [row["y"] for row in mine] == pytest.approx(list(score), rel=1e-4)
-        assert {row["x"] for row in rows if row["line"] == "PPO, β = 0.2"} == {1.0}
+        assert {(row["x"], row["kept"]) for row in rows if row["line"] == report_charts.NO_MASK} == {(0.0, 1.0)}
         assert not [row["run"] for row in rows if "delayed" in row["run"] or "numbers" in row["run"]]
         means = made[f"x-{decoding}"]["datasets"]["means"]
         assert sorted(row["along"] for row in means if row["line"] == "top-p") == [0.5, 0.7, 0.9, 0.95, 0.99]

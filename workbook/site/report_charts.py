@@ -27,8 +27,10 @@ from workbook.site.vega import SEEN, Chart, layer, spec, tip
 FAINT = 0.45  # of a draw beside its mean
 SYMLOG = 0.05  # nats per token below which the axis of the KL is linear
 TICKS = (0, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)  # of that axis; its own would be evenly spaced, and overlap
-FIRST, START = ("PPO", "NLPO"), "untrained"  # lines whose colours are those of the pictures
-SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "triangle-right", "triangle-left", "stroke")
+FULL = 0.001  # share cut away below which the axis of the mass kept is linear
+CUTS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.001, 0)  # ticks of that axis, which runs to the right as less is cut
+FIRST, START, NO_MASK = ("PPO", "NLPO"), "untrained", "no mask"  # lines that look as in the pictures, and grey ones
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "triangle-right", "triangle-left", "wedge")
 PLAIN = ("algorithm", "kl_coef", *MEASURED)  # settings of a run that differs from its learner in β alone, if at all
 COSTS = ("generation_log_perplexity", "kl_deployed")
 
@@ -65,8 +67,8 @@ def frontier(found: Committed, name: str, profile: str, conditions: Sequence[str
             if pd.notna(getattr(one, across)) and pd.notna(one.score)
         ]
         if rows:
-            scale = "symlog" if across == "kl_deployed" else "linear"
-            made[f"{name}-{across}"] = scatter(rows, label(across, panel=True), scale)
+            axis = of_kl(rows) if across == "kl_deployed" else {}
+            made[f"{name}-{across}"] = scatter(rows, label(across, panel=True), axis)
     return made
 
 
@@ -87,14 +89,15 @@ def at_equal_cut(found: Committed, name: str, profile: str, conditions: Sequence
     for decoding in ("plain", "own"):
         kept = {(one.condition, one.seed): one.kept_mass for one, _ in on_reviews(found, profile, shown, "own")}
         rows = []
-        for one, about in on_reviews(found, profile, [*none, *shown], decoding):
+        for one, about in on_reviews(found, profile, [*shown, *none], decoding):
             rule, value = (runs[one.condition].get(key) for key in ("mask_rule", "mask_value"))
             at = kept.get((one.condition, one.seed), 1.0)
-            about |= {"line": rule.replace("_", "-") if rule else about["run"], "along": value}
-            rows.append(about | {"x": float(f"{at:.5g}"), "y": float(f"{one.score:.5g}")})
+            about |= {"line": rule.replace("_", "-") if rule else NO_MASK, "along": value}
+            about |= {"kept": float(f"{at:.5g}"), "y": float(f"{one.score:.5g}")}
+            rows.append(about | {"x": round(1 - about["kept"], 5)})
         if rows:
             how = naming.decoded("score", decoding)
-            made[f"{name}-{decoding}"] = scatter(rows, label("kept_mass", panel=True), "linear", how)
+            made[f"{name}-{decoding}"] = scatter(rows, label("kept_mass", panel=True), OF_KEPT, how, "kept")
     return made
 
 
@@ -116,40 +119,51 @@ def levels(*metrics: str) -> Draw:
     return draw
 
 
-def scatter(rows: Sequence[Mapping[str, Any]], title: str, scale: str, up: str = "score") -> Chart:
-    """y against x, coloured and shaped by the line that a point lies on, which goes through its runs' means."""
-    x, title = {"field": "x", "type": "quantitative", "title": title.split("\n")}, title.replace("\n", " ")
-    if scale == "symlog":
-        far = max(row["x"] for row in rows)
-        x |= {
-            "scale": {"type": scale, "constant": SYMLOG},
-            "axis": {"values": [at for at in TICKS if at <= far], "format": "~g"},
-        }
-    else:
-        x["scale"] = {"type": scale, "zero": False}
+def of_kl(rows: Sequence[Mapping[str, Any]]) -> Chart:
+    """An axis that is linear near 0 and logarithmic beyond."""
+    far = max(row["x"] for row in rows)
+    return {
+        "scale": {"type": "symlog", "constant": SYMLOG},
+        "axis": {"values": [at for at in TICKS if at <= far], "format": "~g"},
+    }
+
+
+OF_KEPT = {  # x: the share cut away; what stands there is what is kept
+    "scale": {"type": "symlog", "constant": FULL, "reverse": True},
+    "axis": {"values": CUTS, "labelExpr": "format(1 - datum.value, '.3~f')"},
+}
+
+
+def scatter(rows: Sequence[Mapping[str, Any]], title: str, axis: Chart, up: str = "score", across: str = "x") -> Chart:
+    """y against x, coloured and shaped by the line that a point lies on, which goes through its runs' means.
+
+    axis: of x, linear where it says nothing; across: the field that hovering shows for it."""
+    x = {"field": "x", "type": "quantitative", "title": title.split("\n"), "scale": {"zero": False}} | axis
+    title = title.replace("\n", " ")
     y = {"field": "y", "type": "quantitative", "title": up, "scale": {"zero": False}}
     sort = {"field": "line", "type": "nominal", "title": None}
     color, shape = ({"scale": scale} for scale in looks([row["line"] for row in rows]))
     look = {"color": sort | color, "shape": sort | shape}
-    means = averaged(rows, "run", ["x", "y"])
-    said = tip(run="run", draw="draw", y=up, x=title, setting="setting", text="it wrote")
-    short = tip(run="run", draws="draws", y=f"mean {up}", x=f"mean {title}", setting="setting")
+    means = averaged(rows, "run", [*dict.fromkeys(("x", "y", across))])
+    said = tip(run="run", draw="draw", y=up, **{across: title}, setting="setting", text="it wrote")
+    short = tip(run="run", draws="draws", y=f"mean {up}", **{across: f"mean {title}"}, setting="setting")
     layers = [
         layer("means", {"type": "line", "opacity": 0.8}, x=x, y=y, color=look["color"], order={"field": "along"}),
         layer("draws", {"type": "point", "opacity": FAINT, "size": 30}, x=x, y=y, **look, tooltip=said),
         layer("means", {"type": "point", "size": 110, "opacity": 1}, x=x, y=y, **look, tooltip=short),
     ]
-    about = f"{up} against {title}: " + "; ".join(f"{m['run']} {m['y']:.3g} at {m['x']:.3g}" for m in means)
+    about = f"{up} against {title}: " + "; ".join(f"{m['run']} {m['y']:.3g} at {m[across]:.3g}" for m in means)
     return spec(about, {"draws": rows, "means": means}, layers, height=320)
 
 
 def looks(lines: Sequence[str]) -> tuple[Chart, Chart]:
-    """Scales of colour and shape: PPO's and NLPO's are those of the pictures, the untrained model is a grey cross."""
+    """Scales of colour and shape: PPO's and NLPO's are those of the pictures, what the others start from is a grey
+    cross."""
     known = [*FIRST, *dict.fromkeys(lines)]
-    order = [line for line in dict.fromkeys(known) if line in lines and line != START]
+    order = [line for line in dict.fromkeys(known) if line in lines and line not in (START, NO_MASK)]
     color, shape = dict(zip(order, cycle(SEEN))), dict(zip(order, cycle(SHAPES)))
-    if START in lines:
-        color[START], shape[START] = GREY, "cross"
+    for line in {START, NO_MASK} & {*lines}:
+        color[line], shape[line] = GREY, "cross"
     return tuple({"domain": list(look), "range": list(look.values())} for look in (color, shape))
 
 
