@@ -14,7 +14,7 @@ import torch
 
 from workbook.draws import small
 from workbook.lab import lesson
-from workbook.results.files import per_seed, read_text
+from workbook.results.files import CONDITIONS, per_seed, read_text, standing
 from workbook.site import lessons
 from workbook.statistics.paired import mean_interval
 
@@ -136,7 +136,7 @@ def test_what_lesson_7_says_of_the_tables_of_follow_up_in_words_is_so():
     assert trpo["score"].high < 0 < trpo["kl_deployed"].low
     ends = {name: draws(f"numbers_{name}", "score", profile="follow_up").mean() for name in ("trpo", "a2c", "ppo")}
     assert 0.01 < min(ends["a2c"], ends["ppo"]) - ends["trpo"] < 0.05
-    bounds = json.loads((lesson.REPORTS / "follow_up/conditions.json").read_text(encoding="utf-8"))
+    bounds = json.loads(read_text(standing(lesson.REPORTS / "follow_up", CONDITIONS)))
     assert [bounds[name]["learner"]["kl_bound"] for name in ("trpo", "numbers_trpo")] == [0.05, 0.1]
 
 

@@ -340,6 +340,14 @@ def test_what_a_careful_reader_sees_is_said_of_the_committed_tables(profile):
     assert ("one in a hundred of its others, of the untrained model's" in text) == (not within) == (not real)
     assert "## Stock phrases" in text and ("by 20 texts of one seed" in text) == real
     assert ("## Words that are none" in text) == real
+    (alt,) = re.findall(r"!\[(.*)\]\(stock_phrases\.svg\)", text.partition("## Stock phrases")[0])
+    assert json.loads(read(f"reports/{profile}/careful/alt.json")) == {careful.PICTURE: alt}
+    first = re.search(
+        r"^\| (?!run |---)(.*?) \| ([\d.]+) \|", text, re.MULTILINE
+    )  # of the table: the picture's first row
+    assert f"{first[1]} share sharing a 5-gram {first[2]}" in alt and "Dashed" in read(
+        f"reports/{profile}/careful/{careful.PICTURE}.svg"
+    )
     if profile in TABLES:
         conditions = dict.fromkeys(c for r in params(profile).reports.values() for c in r.conditions)
         assert text == careful.text(tables_of.load(params(profile), list(conditions)))

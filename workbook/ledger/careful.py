@@ -1,6 +1,6 @@
 """What a careful reader of the texts sees and a score hides: stock phrases, and words that nobody writes.
 
-    write(results, folder)                    # reports/<profile>/careful/verdict.md, from the committed tables
+    write(results, folder)                    # reports/<profile>/careful: verdict.md and its picture, from the tables
     invented(samples, human, known)           # the rows of reports/<profile>/invented.csv, which needs real texts
 
 Stock phrases are counted in every table (`shared_5gram`). Words are looked up where texts are real: a word is invented
@@ -19,8 +19,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
+from workbook.figures import dots
 from workbook.figures.names import names
+from workbook.figures.parts import save
 from workbook.results import design
 from workbook.results.design import Compared
 from workbook.results.files import SAMPLES, read_text, standing
@@ -38,6 +41,8 @@ SHARED, TABLE = "shared_5gram", "invented.csv"
 WORDS = 5  # of a stock phrase
 HUMAN, MOST = 50, 8  # human texts for each sample; rows that a table shows
 LINE = re.compile(r"^\d+\. \*.*\* → (.*) \(\d\.\d\d\)$", re.MULTILINE)
+PICTURE = "stock_phrases"
+READ = "Right of the dashed line: more of its texts share a phrase with others of them than the untrained model's do."
 UNTRAINED = "zero_shot"
 HEADINGS = ("untrained", "zero-shot (before)")  # of it, on older pages
 
@@ -122,6 +127,12 @@ def phrases(results: Results) -> pd.DataFrame:
         lines[-1]["its commonest five words"] = commonest(texts.get(row.label, ()))
     table = pd.DataFrame(lines)
     return table[[name for name in table if (table[name] != "").any()]]  # no column of runs without a committed text
+
+
+def picture(results: Results) -> Figure | None:
+    """The runs of `phrases`, seed by seed beside the untrained model; None where no run has the number."""
+    rows = [row.label for row in closers(results)[:MOST]]
+    return dots.arms(results, rows, (SHARED,), "Texts with a stock phrase") if rows else None
 
 
 def commonest(texts: Sequence[str]) -> str:
@@ -255,6 +266,8 @@ def text(results: Results) -> str:
     """The page as Markdown."""
     sentence, table = words(results)
     parts = [f"# {TITLE}", QUESTION, f"**Answer.** {answer(results)}"]
+    if drawn := picture(results):
+        parts.append(f"![{drawn.get_label()}]({PICTURE}.svg)\n\n*How to read this.* {READ}")
     if len(shares := phrases(results)):
         n = len(closers(results))
         shown = f" The {len(shares)} runs of {n} with the most:" if n > len(shares) else ""
@@ -282,9 +295,12 @@ def make(params) -> Path:
 
 
 def write(results: Results, reports: Path) -> Path:
-    """Write reports/<profile>/careful/verdict.md; its path."""
-    atomic_write(reports / "careful/verdict.md", text(results))
-    return reports / "careful/verdict.md"
+    """Write reports/<profile>/careful/verdict.md and the picture in it; the page's path."""
+    page = reports / "careful/verdict.md"
+    if drawn := picture(results):
+        save(drawn, page.parent, PICTURE)
+    atomic_write(page, text(results))
+    return page
 
 
 def of_people(splits: Mapping[str, Sequence[Mapping[str, Any]]]) -> tuple[list[str], frozenset[str]]:

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlnlp.settings import nearest
-from workbook.results.files import CURVES, EPISODES, PACKED, PER_SEED, SAMPLES
+from workbook.results.files import CONDITIONS, CURVES, EPISODES, PACKED, PER_SEED, SAMPLES
 from workbook.store.files import atomic_write
 
 ROOT = Path(__file__).resolve().parents[2]
-LARGE = (PER_SEED, CURVES, SAMPLES, EPISODES)
+LARGE = (PER_SEED, CURVES, SAMPLES, EPISODES, CONDITIONS)
 
 
 def pack(reports: Path, tables: Sequence[str] = LARGE) -> list[Path]:
