@@ -120,10 +120,11 @@ def test_a_profile_whose_tables_are_packed_reads_the_same(tmp_path, monkeypatch,
     monkeypatch.setattr(pack, "ROOT", tmp_path)
     assert pack.main(["mni"]) == 2 and "did you mean 'mini'?" in capsys.readouterr().err
     assert pack.main(["mini"]) == 0
-    assert not any((reports / name).exists() for name in pack.LARGE) and len(pack.LARGE) == 4
+    assert not any((reports / name).exists() for name in pack.LARGE) and len(pack.LARGE) == 5
     first = {name: (reports / (name + files.PACKED)).read_bytes() for name in pack.LARGE}
     after = load(params, conditions)
-    assert not after.lacking and after.samples == before.samples and after.episodes == before.episodes
+    assert not after.lacking and after.samples == before.samples
+    assert after.episodes == before.episodes and after.configs == before.configs
     assert after.per_seed.equals(before.per_seed) and after.curves.equals(before.curves)
     assert careful.samples(reports) == texts and read_texts(reports) == by_page
     assert pack.pack(reports) == []
