@@ -63,8 +63,8 @@ def lines(found: Committed) -> str:
             f"({effects.raw(forgot)} nats).",
             f"- **NLPO, the first paper's method, trains no better than plain PPO**: {effects.raw(lead)} in score, "
             f"where {effects.raw_published(lead).partition(' ')[0]} was published ({later(found)} in a later version). "
-            f"When it writes likely words only, as it trained, it leads by {effects.raw(own)}; when PPO does so too, by "
-            f"{effects.raw(nucleus)}.",
+            f"When it writes likely words only, as it trained, it leads by {effects.raw(own)}; "
+            f"when PPO does so too, by {effects.raw(nucleus)}.",
             f"- **The scale is small.** {min(draws)} to {max(draws)} draws, each with its own models of "
             f"{weights(found):,} weights on generated film reviews; they say nothing of large models.",
         ]

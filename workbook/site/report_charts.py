@@ -91,7 +91,9 @@ def at_equal_cut(found: Committed, name: str, profile: str, conditions: Sequence
         rows = []
         for one, about in on_reviews(found, profile, [*shown, *none], decoding):
             rule, value = (runs[one.condition].get(key) for key in ("mask_rule", "mask_value"))
-            at = kept.get((one.condition, one.seed), 1.0)
+            at = kept.get((one.condition, one.seed)) if rule else 1.0
+            if pd.isna(at) or pd.isna(one.score):
+                continue
             about |= {"line": rule.replace("_", "-") if rule else NO_MASK, "along": value}
             about |= {"kept": float(f"{at:.5g}"), "y": float(f"{one.score:.5g}")}
             rows.append(about | {"x": round(1 - about["kept"], 5)})
