@@ -164,7 +164,7 @@ def looks(lines: Sequence[str]) -> tuple[Chart, Chart]:
     known = [*FIRST, *dict.fromkeys(lines)]
     order = [line for line in dict.fromkeys(known) if line in lines and line not in (START, NO_MASK)]
     color, shape = dict(zip(order, cycle(SEEN))), dict(zip(order, cycle(SHAPES)))
-    for line in {START, NO_MASK} & {*lines}:
+    for line in (grey for grey in (START, NO_MASK) if grey in lines):
         color[line], shape[line] = GREY, "cross"
     return tuple({"domain": list(look), "range": list(look.values())} for look in (color, shape))
 
