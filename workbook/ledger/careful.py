@@ -27,7 +27,7 @@ from workbook.figures.parts import save
 from workbook.results import design
 from workbook.results.design import Compared
 from workbook.results.files import SAMPLES, read_text, standing
-from workbook.results.results import Results, load
+from workbook.results.results import Results, load, once
 from workbook.results.tables import between, markdown, number, safe, signed
 from workbook.statistics import paired
 from workbook.store.files import atomic_write
@@ -129,6 +129,7 @@ def phrases(results: Results) -> pd.DataFrame:
     return table[[name for name in table if (table[name] != "").any()]]  # no column of runs without a committed text
 
 
+@once
 def picture(results: Results) -> Figure | None:
     """The runs of `phrases`, seed by seed beside the untrained model; None where no run has the number."""
     rows = [row.label for row in closers(results)[:MOST]]
