@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import json
 import multiprocessing
 import os
 import shutil
@@ -19,8 +20,9 @@ from workbook.ledger import checks as ledger_checks
 from workbook.ledger import looks
 from workbook.ledger.claim import METRICS, ClaimError
 from workbook.results.files import DRAWS
+from workbook.results.pack import write_packed
 from workbook.runs import checks, conditions, experiment
-from workbook.stages import one_draw, registration, settle, settling
+from workbook.stages import one_draw, registration, settle, settled_texts, settling
 from workbook.stages.one_draw import Failed
 from workbook.stages.settling import Settling
 from workbook.statistics.rule import OPENS
@@ -424,6 +426,26 @@ def test_the_page_says_how_many_draws_were_lost(folder, monkeypatch):
     settling.write()
     text = (settling.params.reports_folder / "claims" / "claims.md").read_text()
     assert "Draws lost so far, because one of their runs ended twice with an error: 1. A registered" in text
+
+
+def test_the_texts_of_committed_rows_are_kept_where_their_numbers_come_out_again(folder, monkeypatch, capsys):
+    """Of five runs of draw 201, one row was measured elsewhere, one run's texts are there: three are kept, and once."""
+    monkeypatch.setattr(settled_texts, "TEXTS_OF_A_SEED", 3)
+    settling = Settling(load(folder), KNOWN)
+    rows = tables.read_table(settling.path)
+    next(r for r in rows if (r["condition"], r["split"]) == ("ppo_kl_default", "test"))["judge"] += 1e-6
+    tables.write_table(settling.path, rows)
+    settling.read()
+    there = {"condition": "nlpo_kl_0", "seed": 201}
+    write_packed(settled_texts.Texts(settling.params, settling.table).path, (json.dumps(there) + "\n").encode())
+    assert not settle.texts(settling, jobs=2) and "1 runs have other numbers here" in capsys.readouterr().err
+    found = settled_texts.Texts(settling.params, settling.table)
+    named = ["zero_shot"] * 3 + ["ppo_kl_0"] * 3 + ["nlpo_kl_0"] + ["nlpo_kl_default"] * 3
+    assert [text["condition"] for text in found.kept] == named and found.kept[6] == there
+    of_run = found.kept[3:6]
+    assert len({text["prompt"] for text in of_run}) == 3 and all(text["response"].split() for text in of_run)
+    assert not list((settling.params.scratch / "runs").glob("*/seed201-*"))
+    assert found.lacking(201) == ["ppo_kl_default"] and found.lacking(202) == []
 
 
 def test_another_rule_is_refused(folder):

@@ -110,7 +110,7 @@ def test_a_profile_whose_tables_are_packed_reads_the_same(tmp_path, monkeypatch,
     shutil.copytree(ROOT / "reports/mini", reports, ignore=shutil.ignore_patterns("*.svg", "*.md"))
     plain = {name: files.read_text(files.standing(reports, name)) for name in pack.LARGE}
     for name, text in plain.items():
-        (reports / (name + files.PACKED)).unlink(missing_ok=True)
+        (reports / files.packed(name)).unlink(missing_ok=True)
         (reports / name).write_text(text, encoding="utf-8")
     shutil.copy(ROOT / "params.yaml", tmp_path)
     params = checks.load(tmp_path / "params.yaml")
@@ -121,7 +121,7 @@ def test_a_profile_whose_tables_are_packed_reads_the_same(tmp_path, monkeypatch,
     assert pack.main(["mni"]) == 2 and "did you mean 'mini'?" in capsys.readouterr().err
     assert pack.main(["mini"]) == 0
     assert not any((reports / name).exists() for name in pack.LARGE) and len(pack.LARGE) == 5
-    first = {name: (reports / (name + files.PACKED)).read_bytes() for name in pack.LARGE}
+    first = {name: (reports / files.packed(name)).read_bytes() for name in pack.LARGE}
     after = load(params, conditions)
     assert not after.lacking and after.samples == before.samples
     assert after.episodes == before.episodes and after.configs == before.configs
@@ -131,4 +131,6 @@ def test_a_profile_whose_tables_are_packed_reads_the_same(tmp_path, monkeypatch,
     for name, text in plain.items():
         (reports / name).write_text(text, encoding="utf-8")
     assert pack.main(["mini", "curves.cvs"]) == 2 and "did you mean 'curves.csv'?" in capsys.readouterr().err
-    assert {path.name: path.read_bytes() for path in pack.pack(reports)} == {n + ".xz": b for n, b in first.items()}
+    assert {path.name: path.read_bytes() for path in pack.pack(reports)} == {
+        files.packed(n): b for n, b in first.items()
+    }

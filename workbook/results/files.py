@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import lzma
 from pathlib import Path
 
@@ -11,13 +12,20 @@ TEXTS_OF_A_SEED = 5  # of each seed, that pages show
 DRAWS = "draws.csv.xz"  # of a registered design, in the place of the others
 REGISTERED = "registered.json"  # in reports: the words of registered designs
 LEARNING_CURVES, METRICS = "learning_curves.csv", "metrics.json"  # for DVC's plot and its comparison of versions
-PACKED = ".xz"  # behind the name of a table that is kept packed: a fifth of the size, or a tenth
+
+OPENS = {".xz": lzma.open, ".bz2": bz2.open}  # what is behind the name of a packed table: what reads it
+
+
+def packed(name: str) -> str:
+    """The name of a table that is kept packed, a fifth of its size or a tenth: texts are smallest in bz2, numbers and
+    what repeats itself in xz."""
+    return name + (".bz2" if name == SAMPLES else ".xz")
 
 
 def standing(reports: Path, name: str) -> Path:
     """A table in a profile's folder of reports, packed where only that is there."""
-    plain, packed = reports / name, reports / (name + PACKED)
-    return packed if packed.is_file() and not plain.is_file() else plain
+    plain, small = reports / name, reports / packed(name)
+    return small if small.is_file() and not plain.is_file() else plain
 
 
 def per_seed(reports: Path) -> Path:
@@ -27,8 +35,7 @@ def per_seed(reports: Path) -> Path:
 
 def read_text(file: Path) -> str:
     """The text of a table, packed or not."""
-    opened = lzma.open if file.suffix == PACKED else open
-    with opened(file, "rt", encoding="utf-8") as stream:
+    with OPENS.get(file.suffix, open)(file, "rt", encoding="utf-8") as stream:
         return stream.read()
 
 

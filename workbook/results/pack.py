@@ -1,6 +1,7 @@
 """Keep the tables of a long profile packed, so that a clone stays small: what reads them takes them either way.
 
-    python -m workbook.results.pack PROFILE [TABLE ...]   # reports/PROFILE: per_seed.csv -> per_seed.csv.xz, and so on
+    python -m workbook.results.pack PROFILE [TABLE ...]   # reports/PROFILE: per_seed.csv -> per_seed.csv.xz, and so on;
+                                                          # texts, samples.jsonl -> samples.jsonl.bz2
 
 For a profile whose runs are finished; the same tables give the same bytes. A run of the pipeline writes the tables as
 they are beside the packed ones, and goes before them; with this command `git diff` says whether they are equal.
@@ -9,13 +10,14 @@ they are beside the packed ones, and goes before them; with this command `git di
 from __future__ import annotations
 
 import argparse
+import bz2
 import lzma
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from rlnlp.settings import nearest
-from workbook.results.files import CONDITIONS, CURVES, EPISODES, PACKED, PER_SEED, SAMPLES
+from workbook.results.files import CONDITIONS, CURVES, EPISODES, PER_SEED, SAMPLES, packed
 from workbook.store.files import atomic_write
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,10 +29,15 @@ def pack(reports: Path, tables: Sequence[str] = LARGE) -> list[Path]:
     made = []
     for file in (reports / name for name in tables):
         if file.is_file():
-            made.append(file.with_name(file.name + PACKED))
-            atomic_write(made[-1], lzma.compress(file.read_bytes(), preset=9))
+            made.append(reports / packed(file.name))
+            write_packed(made[-1], file.read_bytes())
             file.unlink()
     return made
+
+
+def write_packed(file: Path, content: bytes) -> None:
+    """Write a packed table, by the end of its name; the same content gives the same bytes."""
+    atomic_write(file, bz2.compress(content) if file.suffix == ".bz2" else lzma.compress(content, preset=9))
 
 
 def main(argv: list[str]) -> int:

@@ -4,6 +4,7 @@
     python -m workbook.stages.settle run PROFILE         # goes on where the committed rows end; stop it at any time
     python -m workbook.stages.settle status PROFILE      # what is settled, what is open, what comes next
     python -m workbook.stages.settle judge PROFILE       # ledger and page of the committed draws again, without a run
+    python -m workbook.stages.settle texts PROFILE       # their runs once more, for what they wrote
 
 A draw is finished on one machine: its models, then the conditions that an open claim still needs. Its rows go into
 reports/PROFILE/draws.csv.xz with the key of what decided them (code, libraries, settings), which is the registered one,
@@ -39,6 +40,7 @@ from workbook.stages.command import status as ended
 from workbook.stages.one_draw import OF_THE_MACHINE, Failed, build, clear, of_draw, train, tried
 from workbook.stages.progress import clock
 from workbook.stages.registration import register
+from workbook.stages.settled_texts import Texts
 from workbook.stages.settling import Settling
 from workbook.store.locks import writer_lock
 
@@ -57,19 +59,8 @@ def run(settling: Settling, jobs: int, draws: int | None = None) -> bool:
     while (step := settling.next()) is not None and (draws is None or done < draws):
         draw, names = step
         began, params = time.monotonic(), of_draw(settling.params, draw)
-        try:
-            made = _made(params, draw, names, jobs)
-        except BrokenProcessPool:
-            print(f"draw {draw}: a process was ended from outside; the same command goes on", file=sys.stderr)
+        if (made := _unless_ended(settling, params, draw, names, jobs)) is None:
             return False
-        except OF_THE_MACHINE as error:
-            print(f"draw {draw}: {error}; once that is mended, the same command goes on", file=sys.stderr)
-            return False
-        try:
-            _unchanged(settling)
-        except ClaimError as error:
-            clear(params, draw)
-            raise ClaimError(f"draw {draw}: nothing of it is kept: while it ran, {error}") from None
         if isinstance(made, Failed):
             print(f"draw {draw}: {made.condition} raised twice: {made.error}", file=sys.stderr)
             if fell:
@@ -89,9 +80,54 @@ def run(settling: Settling, jobs: int, draws: int | None = None) -> bool:
     return True
 
 
+def texts(settling: Settling, jobs: int, draws: int | None = None) -> bool:
+    """The texts of the committed rows' runs that are lacking, draw after draw; at most `draws` in this sitting. Whether
+    all went well: it ends at the first draw that comes out otherwise here."""
+    _unchanged(settling)
+    found = Texts(settling.params, settling.table)
+    lacking = [draw for draw in settling.design.draws if found.lacking(draw)]
+    for draw in lacking[:draws]:
+        began, params, names = time.monotonic(), of_draw(settling.params, draw), found.lacking(draw)
+        made = _unless_ended(settling, params, draw, found.needed(names), jobs)
+        if made is None or isinstance(made, Failed):
+            print(f"draw {draw}: {made.condition}: {made.error}" if made else "no text is kept", file=sys.stderr)
+            return False
+        other = found.add(draw, names, made)
+        clear(params, draw)
+        print(f"draw {draw}: texts of {len(names) - len(other)} runs, in {clock(time.monotonic() - began)}", flush=True)
+        if other:
+            print(
+                f"draw {draw}: {len(other)} runs have other numbers here than their committed rows, as on a processor "
+                f"that rounds otherwise; none of their texts is kept: {', '.join(other)}",
+                file=sys.stderr,
+            )
+            return False
+    return True
+
+
 def _unchanged(settling: Settling) -> None:
     if changed := settling.changed():
         raise ClaimError(changed)
+
+
+def _unless_ended(
+    settling: Settling, params: Params, draw: int, names: Sequence[str], jobs: int
+) -> list[dict[str, Any]] | Failed | None:
+    """The rows of a draw, or what raised twice; None, and said, where it was stopped by what is no fault of a draw."""
+    try:
+        made = _made(params, draw, names, jobs)
+    except BrokenProcessPool:
+        print(f"draw {draw}: a process was ended from outside; the same command goes on", file=sys.stderr)
+        return None
+    except OF_THE_MACHINE as error:
+        print(f"draw {draw}: {error}; once that is mended, the same command goes on", file=sys.stderr)
+        return None
+    try:
+        _unchanged(settling)
+    except ClaimError as error:
+        clear(params, draw)
+        raise ClaimError(f"draw {draw}: nothing of it is kept: while it ran, {error}") from None
+    return made
 
 
 def _made(params: Params, draw: int, names: Sequence[str], jobs: int) -> list[dict[str, Any]] | Failed:
@@ -135,9 +171,9 @@ def _alone(*given: Any) -> Any:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m workbook.stages.settle", description=__doc__.partition("\n")[0])
-    parser.add_argument("what", choices=("register", "run", "status", "judge"))
+    parser.add_argument("what", choices=("register", "run", "status", "judge", "texts"))
     parser.add_argument("profile", help="the name of a folder in profiles/")
-    parser.add_argument("--draws", type=int, nargs="+", help="register: the draws, in order; run: at most so many")
+    parser.add_argument("--draws", type=int, nargs="+", help="register: the draws, in order; else: at most so many")
     parser.add_argument(
         "--looks", type=int, nargs="+", default=[8, 16, 32], help="register: judged after so many draws"
     )
@@ -161,7 +197,8 @@ def main(argv: list[str] | None = None) -> int:
 
         def work() -> bool:
             with writer_lock(params.scratch / "settle", wait_s=0):
-                return run(settling, args.jobs, args.draws[0] if args.draws else None)
+                does = texts if args.what == "texts" else run
+                return does(settling, args.jobs, args.draws[0] if args.draws else None)
 
         return ended(work, args.tied, "the same command goes on with the draw that was stopped")
     except (ConfigError, ClaimError) as error:

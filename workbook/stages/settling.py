@@ -84,7 +84,7 @@ class Settling:
         shown = columns(tests)
         made = [
             {
-                **{k: _short(row.get(k)) for k in shown},
+                **{k: rounded(row.get(k)) for k in shown},
                 "key": self.registered.keys[row["condition"]],
                 "machine": _machine(self.params),
             }
@@ -115,7 +115,7 @@ class Settling:
             return
         now, folder = registration.judging(), self.params.reports_folder
         about = {"lost_draws": len(self.gone), "judging": now, "as_registered": now == self.registered.judging}
-        rows = [_short({**row, "assay": self._assay(row), **about}) for row in rows]
+        rows = [rounded({**row, "assay": self._assay(row), **about}) for row in rows]
         profile.keep(rows, self.params.profile, folder / "claims")
         first = self.design.draws[: min(row["look"] for row in rows)]  # later draws lack the runs of settled claims
         careful.write(with_settings(looks.results_of(self.table, first, self.params)), folder)
@@ -178,12 +178,12 @@ def _write(path: Path, rows: Rows) -> None:
     write_table(path, [{name: row.get(name) for name in columns} for row in rows], columns)
 
 
-def _short(value: Any) -> Any:
+def rounded(value: Any) -> Any:
     """A number, or what holds some, with so many digits."""
     if isinstance(value, dict):
-        return {name: _short(part) for name, part in value.items()}
+        return {name: rounded(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_short(part) for part in value]
+        return [rounded(part) for part in value]
     return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
