@@ -20,6 +20,8 @@ from workbook.results import tables
 from workbook.runs import algorithms, checks
 from workbook.site import charts, claim_page, committed, report_charts, vega
 
+from .same import same_runs
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -107,17 +109,16 @@ def test_a_text_is_of_its_draw_or_says_of_which():
     assert charts.quoted(found(), "settle", "no_such_run", 101) == "no text of this run is committed"
 
 
-def test_a_text_of_the_registered_design_is_of_its_own_run_or_says_that_it_was_run_again():
-    own, again = (charts.quoted(found(), profile, "ppo_kl_0", 101) for profile in ("full", "mini"))
-    assert charts.quoted(found(), "settle", "ppo_kl_0", 101) == own != again
-    assert charts.quoted(found(), "settle", "ppo_kl_0", 108) == charts.quoted(found(), "full", "ppo_kl_0", 108)
-    lost = charts.quoted(found(), "settle", "ppo_reversed", 102)  # only `mini` kept texts of it
-    assert lost == f"(the same draw, {charts.AGAIN}) {charts.quoted(found(), 'mini', 'ppo_reversed', 102)}"
-    assert charts.quoted(found(), "settle", "ppo_reversed", 110).startswith(f"(of draw 101, {charts.AGAIN}) ")
-    table = found().measured["full"]
-    other = table.assign(score=table.score.where(table.seed != 103, table.score + 1e-4))
-    same = committed.same_runs(found().measured["settle"], other)
-    assert ("ppo_kl_0", 102) in same and ("ppo_kl_0", 103) not in same
+def test_a_text_of_the_registered_design_is_of_its_own_run():
+    """Those of a profile that holds runs of the design, to the digit, are the same texts."""
+    of_design, full = found().texts["settle"], found().texts["full"]
+    same = same_runs(found().measured["settle"], found().measured["full"])
+    assert ("ppo_kl_0", 101) in same and len(same) > 200
+    for name, seed in same:
+        ours, theirs = ([text.line for text in kept[name] if text.seed == seed][:5] for kept in (of_design, full))
+        assert ours == theirs and len(ours) == 5, (name, seed)
+    own, again = (charts.quoted(found(), profile, "ppo_kl_0", 101) for profile in ("settle", "mini"))
+    assert own == charts.quoted(found(), "full", "ppo_kl_0", 101) != again  # `mini` is of another processor
 
 
 def test_a_long_text_is_cut():
@@ -146,6 +147,16 @@ def test_a_frontier_has_the_pictures_colours_and_one_legend():
     assert (scale["domain"][-1], scale["range"][-1]) == ("untrained", GREY)
     axis = chart["layer"][1]["encoding"]["x"]["axis"]
     assert axis["values"][:3] == [0, 0.05, 0.1] and axis["format"] == "~g"
+
+
+def test_a_long_name_of_a_row_is_in_lines_without_an_empty_one():
+    long = "DQN, logits head, 24-step targets, 3 more settings"
+    chart = {"data": {"values": [{"row": long, "x": 1}]}, "mark": "point", "encoding": {"x": {"field": "x"}}}
+    chart["encoding"]["y"] = vega.rows_axis([long])
+    drawn = vl_convert.vegalite_to_svg({"$schema": vega.SCHEMA, **chart})
+    (label,) = re.findall(r"<text[^>]*>((?:<tspan[^>]*>[^<]*</tspan>)+)</text>", drawn)
+    lines = re.findall(r"<tspan[^>]*>([^<]*)</tspan>", label)
+    assert len(lines) == 3 and all(0 < len(line) <= vega.LETTERS for line in lines) and " ".join(lines) == long
 
 
 def test_curves_are_of_draws_where_they_are_committed_and_else_of_their_mean():

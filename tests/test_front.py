@@ -19,6 +19,8 @@ from workbook.results.files import per_seed
 from workbook.runs.settings import Bring
 from workbook.site import charts, committed, effects, front, picture
 
+from .same import same_runs
+
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCS = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md")}
@@ -60,9 +62,9 @@ def test_the_picture_shows_three_texts_of_one_prompt_and_their_scores():
 def test_the_pictures_texts_are_of_the_registered_designs_own_runs():
     found = committed.read(ROOT)
     own, again = (found.measured[name] for name in (committed.DESIGN, committed.DRAWN))
-    same = committed.same_runs(own, found.measured[front.KEPT])
+    same = same_runs(own, found.measured[front.KEPT])
     assert {(name, 101) for name in picture.SHOWN} <= same and ("ppo_kl_0", 108) in same
-    assert not committed.same_runs(own, again)  # run again on another processor
+    assert not same_runs(own, again)  # run again on another processor
     assert [f"{each.score:.2f}" for each in picture.three(ROOT / "reports/full").written] == ["0.00", "0.79", "1.00"]
 
 

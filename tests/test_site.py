@@ -142,9 +142,8 @@ def test_the_search_leaves_out_texts_of_runs(site):
     """Pages that hold nothing else, and what stands below a heading that says so; what a claim says is found."""
     known = json.loads((site / "search/search_index.json").read_text(encoding="utf-8"))["docs"]
     places = {each["location"].removesuffix("index.html") for each in known}
-    assert not [
-        place for place in places if "/samples/" in place or re.search(r"#(texts-of|what-the-arms-wrote)", place)
-    ]
+    aside = re.compile(r"/samples/|^texts/|#(texts-of|what-the-arms-wrote)")
+    assert not [place for place in places if aside.search(place)]
     assert "claims/P09/index.html#what-they-wrote" in places
     assert 'id="texts-of-reviews"' in (site / "claims/P09/index.html").read_text(encoding="utf-8")
 
@@ -166,36 +165,50 @@ def test_a_claims_page_shows_each_profiles_numbers_in_their_unit_first(site):
 
 
 def test_a_claims_page_has_five_texts_of_every_seed_and_run_shown():
+    """Of the registered design the first draw's, and a page of its own for each run, with every draw that it has."""
     rows = found().rows("P01")
     text = texts.section(found(), rows)
     assert set(re.findall(r'\?\?\? note "(.+); (\w+), seed (\d+)"', text)) >= {
         ("PPO, β = 0", "imdb", "1"),
         *(("PPO, β = 0", "reviews", str(seed)) for seed in range(1, 6)),
-        *(("PPO, β = 0", "settle", str(seed)) for seed in range(101, 109)),
+        ("PPO, β = 0", "settle", "101"),
     }
     assert "**Not of every seed:** of `imdb`, 1 of 5 seeds." in text.partition("###")[0]
     assert "Of seeds 2, 3, 4 and 5 no text is committed" in text  # of imdb
     blocks = text.split("???")[1:]
     assert blocks and all(len(re.findall(r"^    \d\. ", block, re.MULTILINE)) == 5 for block in blocks)
+    assert "[PPO, β = 0](/texts/ppo_kl_0/index.md) (32 draws)" in text and "settle, seed 102" not in text
     lines = map(json.loads, read_text(standing(ROOT / "reports/mini", SAMPLES)).splitlines())
     first = next(line["response"] for line in lines if line["condition"] == "ppo_kl_0")
     assert committed.safe(" ".join(first.split())) in texts.section(found(), {"mini": rows["mini"]})
+
+
+OF_DRAW = re.compile(r"^\*\*Draw (\d+)(?:, again \((\d)\))?\*\*.*$", re.MULTILINE)
+
+
+def test_every_run_of_the_registered_design_has_five_texts_of_each_draw_on_its_page():
+    """Those of a run's repetitions are on its page; what has no text in the profile's file has none."""
+    table, pages, there = found().measured["settle"], texts.pages(found()), set()
+    for name, runs in texts.of_pages(found()).items():
+        _, *parts = OF_DRAW.split(pages[texts.place(name)])
+        for seed, again, block in zip(parts[::3], parts[1::3], parts[2::3]):
+            there.add((runs[int(again or 1) - 1], int(seed)))
+            assert [*"12345"] == re.findall(r"^(\d)\. ", block, re.MULTILINE), (name, seed, again)
+    assert there <= {*zip(table.condition, table.seed)} and len(there) >= 352
+    assert "[P01](/claims/P01/index.md)" in pages["texts/ppo_kl_0/index.md"]
 
 
 def test_no_claims_page_denies_texts_that_are_committed():
     denied = []
     for name in found().claims:
         if rows := found().rows(name):
-            there = [c for p in rows for c in committed.named_conditions(rows) if c in found().texts_of(p)]
+            there = [c for p in rows for c in committed.named_conditions(rows) if c in found().texts[p]]
             assert texts.section(found(), rows).startswith("No text of these runs") != bool(there), name
             denied += [] if there else [name]
     assert not {"P05", "P21", "P37", "K02"} & {*denied}
     for name in ("P05", "P21", "P37", "K02"):  # of these the registered design alone has numbers, or it and others
         text = texts.section(found(), found().rows(name))
-        assert ("These are the design's own runs" in text) == (name != "K02"), name
-        draws = range(101, 105 if name == "K02" else 109)  # of K02's run, those of `mini` alone are there
-        assert {*re.findall(r"; settle, seed (\d+)\"", text)} == {*map(str, draws)}, name
-        assert text.count(f", {charts.AGAIN}; settle") == (4 if name == "K02" else 0), name
+        assert {*re.findall(r"; settle, seed (\d+)\"", text)} == {"101"} and "**Of every draw**" in text, name
 
 
 def test_no_page_has_powers_of_ten_for_a_number_of_ours(site):
@@ -521,6 +534,7 @@ KINDS = (  # a page of each kind
     "index.html",
     "findings/index.html",
     "claims/P20/index.html",
+    "texts/ppo_kl_0/index.html",
     "reports/mini/kl/index.html",
     "learn/06_nlpo/index.html",
     "teach/checklist/index.html",

@@ -36,6 +36,7 @@ from workbook.site import (
     reference,
     report_charts,
     slides,
+    texts,
     vega,
 )
 from workbook.site.blocks import folded
@@ -91,7 +92,7 @@ def made(found: Committed, drawn: Mapping[str, Sequence[str]]) -> dict[str, str]
     """Page -> Markdown of what no one wrote by hand, the lessons' aside; its links begin at the repository's root.
     drawn: claim -> names of its charts."""
     pages = {f"claims/{name}/index.md": claim_page.page(found, name, drawn.get(name, ())) for name in found.claims}
-    pages |= reference.api(found.root)
+    pages |= texts.pages(found) | reference.api(found.root)
     pages["reference/settings/index.md"] = reference.settings()
     pages["index.md"] = home(found)
     pages["findings/index.md"] = findings(found)
@@ -181,7 +182,7 @@ def headed(page: str, name: str, text: str) -> str:
         about["title"] = name
     if page in ASKED:
         about["tags"] = [ASKED[page]]
-    if page.endswith("/samples/index.md"):
+    if page.endswith("/samples/index.md") or page.startswith("texts/"):
         about["search"] = {"exclude": True}
     elif boost := next((boost for start, boost in RANKED.items() if page.startswith(start)), None):
         about["search"] = {"boost": boost}
@@ -238,15 +239,15 @@ def write(root: Path, out: Path, site: Path) -> dict[str, str]:
     }
     after = {file: "\n\n".join(map(vega.place, drawn)) for file, drawn in beside.items()}
     links = Links(root, pages, whole, {*fresh, *decks, *whole.values()}, after)
-    texts = {page: (page, text) for page, text in fresh.items()}
-    texts |= decks | {lessons.place(name): (name, text) for name, text in taught.items()}
+    written = {page: (page, text) for page, text in fresh.items()}
+    written |= decks | {lessons.place(name): (name, text) for name, text in taught.items()}
     more = {"docs/ablations/index.md": f"## Every question, in every profile\n\n{reports_table(root)}"}
     filled = {lessons.LISTED: lessons.listed(root), lessons.ANSWERS: lessons.answered(root)}
     for source, page in known.items():
         text = filled.get(source) or boxed((root / source).read_text(encoding="utf-8"))
-        texts[page] = (source, text + (f"\n{more[source]}\n" if source in more else ""))
+        written[page] = (source, text + (f"\n{more[source]}\n" if source in more else ""))
     titles = {}
-    for page, (source, text) in texts.items():
+    for page, (source, text) in written.items():
         titles[page] = title(text)
         atomic_write(pages / page, headed(page, titles[page], links.move(text, source, page)))
     for name, data in lessons.files(root).items():
@@ -326,3 +327,4 @@ def build(root: Path, out: Path) -> None:
     site = Path(yaml.safe_load((out / "mkdocs.yml").read_text(encoding="utf-8"))["site_dir"])
     for file in site.glob("assets/**/*.map"):  # of the theme's scripts, for debuggers of the theme
         file.unlink()
+    shutil.rmtree(site / "assets/javascripts/lunr")  # stems and words of other languages than the site's

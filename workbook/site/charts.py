@@ -27,21 +27,18 @@ from workbook.site.vega import INK, ROW, Chart, layer, rows_axis, spec, tip
 
 FAINT = 0.45  # of a draw beside its mean
 WIDTH = 32  # letters of a line of an axis's title, so that a phone shows it whole
-AGAIN = "run again on another processor"
 SHORT = 160  # letters of a text that hovering shows
 MEASURED = ("breaks", "decodings", "test_prompts")  # of a run's entry: how it is measured and checked
 
 
 def quoted(found: Committed, profile: str, condition: str, seed: int) -> str:
-    """The run's first text, of this draw where it is committed, else of the first draw that is, which it names; so is
-    said of one that another processor wrote."""
-    texts = found.texts_of(profile).get(condition, [])
+    """The run's first text, of this draw where it is committed, else of the first draw that is, which it names."""
+    texts = found.texts[profile].get(condition, [])
     text = next((text for text in texts if text.seed == seed), texts[0] if texts else None)
     if text is None:
         return "no text of this run is committed"
     cut = text.plain if len(text.plain) <= SHORT else text.plain[:SHORT].rsplit(" ", 1)[0] + " …"
-    of = "the same draw" if text.seed == seed else f"of draw {text.seed}"
-    return f"({of}{f', {AGAIN}' * text.again}) {cut}" if text.again or text.seed != seed else cut
+    return cut if text.seed == seed else f"(of draw {text.seed}) {cut}"
 
 
 def named(found: Committed, profile: str, condition: str) -> str:

@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,12 +46,10 @@ Settings.add_implicit_resolver("tag:yaml.org,2002:float", re.compile(r"[-+]?\d+e
 
 
 class Text(NamedTuple):
-    """What one run wrote: seed, and prompt, response and score as a line of Markdown; again: on a page of the
-    registered design, whether a run of the same draw on another processor wrote it."""
+    """What one run wrote: seed, and prompt, response and score as a line of Markdown."""
 
     seed: int
     line: str
-    again: bool = False
 
     @property
     def plain(self) -> str:
@@ -83,24 +80,6 @@ class Committed:
     def profiles(self) -> list[str]:
         """Those with a ledger, in the order of pages."""
         return [*(p for p in ABOUT if p in self.ledgers), *sorted(self.ledgers.keys() - ABOUT)]
-
-    def texts_of(self, profile: str) -> Mapping[str, list[Text]]:
-        """Condition -> texts; the registered design's are those that other profiles keep of its runs."""
-        return self.of_design if profile == DESIGN else self.texts[profile]
-
-    @cached_property
-    def of_design(self) -> dict[str, list[Text]]:
-        """Condition -> texts of the registered design: those of `SAME` of which the numbers are its own; of a condition
-        that none of them has, those of `DRAWN`, marked as run again."""
-        found: dict[str, list[Text]] = {}
-        for profile in (p for p in SAME if p in self.texts):
-            same = same_runs(self.measured[DESIGN], self.measured[profile])
-            for name in self.texts[profile].keys() - found.keys():
-                if kept := [text for text in self.texts[profile][name] if (name, text.seed) in same]:
-                    found[name] = kept
-        runs = {*self.measured[DESIGN].condition} - found.keys()
-        rest = {name: texts for name, texts in self.texts.get(DRAWN, {}).items() if name in runs}
-        return found | {name: [text._replace(again=True) for text in texts] for name, texts in rest.items()}
 
     def rows(self, claim: str) -> dict[str, Mapping[str, Any]]:
         """Profile -> the claim's row, of the profiles that have an effect or a word for it."""
@@ -137,20 +116,6 @@ def measures(reports: Path) -> pd.DataFrame:
     file = table_of(reports)
     table = pd.DataFrame(columns=["condition", "split", "decoding", "seed"]) if file is None else pd.read_csv(file)
     return table[table.split == "test"]
-
-
-def same_runs(one: pd.DataFrame, other: pd.DataFrame) -> set[tuple[str, int]]:
-    """(condition, seed) of the runs that both tables have, decoded plainly, with the same number in every measure that
-    both have (one may be rounded to seven digits)."""
-    tables = [t[t.decoding == "plain"].set_index(["condition", "seed"]).select_dtypes("number") for t in (one, other)]
-    index = tables[0].index.intersection(tables[1].index)
-    columns = tables[0].columns.intersection(tables[1].columns)
-    left, right = (table.loc[index, columns].astype(float) for table in tables)
-    far = (left - right).abs() > ROUNDED * (1 + left.abs())
-    return {*index[~far.any(axis=1)]}
-
-
-ROUNDED = 2e-6  # by how much two records of one number may differ, absolutely and as a share of it
 
 
 def deciding(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:

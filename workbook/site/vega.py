@@ -56,7 +56,7 @@ def tip(**titles: str) -> list[Chart]:
 
 def rows_axis(names: Sequence[str]) -> Chart:
     """An axis of rows in this order; a long name in several lines."""
-    lines = f"split(replace(datum.label, /(.{{1,{LETTERS}}})(?: |$)/g, '$1\\n'), '\\n')"
+    lines = f"split(trim(replace(datum.label, /(.{{1,{LETTERS}}})(?: |$)/g, '$1\\n')), '\\n')"
     axis = {"labelExpr": lines, "labelLimit": 0, "labelLineHeight": 13, "labelOverlap": False}
     return {"field": "row", "type": "nominal", "sort": list(dict.fromkeys(names)), "title": None, "axis": axis}
 

@@ -20,7 +20,9 @@ import pandas as pd
 from workbook.results.files import SAMPLES, TEXTS_OF_A_SEED, packed, read_text
 from workbook.results.pack import write_packed
 from workbook.results.tables import short
+from workbook.runs import conditions, experiment
 from workbook.runs.params import Params
+from workbook.stages.one_draw import of_draw
 from workbook.stages.settling import rounded
 
 Text = dict[str, Any]  # condition, seed, prompt (its last words), response, score
@@ -57,7 +59,8 @@ class Texts:
             made.setdefault(row["condition"], []).append(row)
         other = [name for name in names if not self.same(draw, name, made[name])]
         for name in (n for n in names if n not in other):
-            (file,) = (self.params.scratch / "runs" / name).glob(f"seed{draw}-*/final/samples.json")
+            given = conditions.condition(of_draw(self.params, draw), name)
+            file = experiment.place(given, draw, experiment.chosen(given))[1] / "final" / "samples.json"
             self.kept += [_shown(s) for s in json.loads(file.read_text(encoding="utf-8"))[:TEXTS_OF_A_SEED]]
         order = {name: i for i, name in enumerate(self.params.all_runs)}
         self.kept.sort(key=lambda text: (text["seed"], order[text["condition"]]))
