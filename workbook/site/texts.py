@@ -13,6 +13,7 @@ from workbook.site import charts
 from workbook.site.blocks import UNSEARCHED, folded
 from workbook.site.committed import DESIGN, DRAWN, SAME, Committed, folder, named_conditions
 
+INDEX = "texts/index.md"
 SHOWN = 4  # conditions of a profile whose texts are shown
 
 
@@ -58,7 +59,7 @@ def every_draw(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
         for name in named_conditions(rows)
         if name in of_pages(found)
     ]
-    return f"**Of every draw**, a page a run: {join(links)}. Here is the first draw."
+    return f"**Of every draw**, a page a run: {join(links)}; [all runs](/{INDEX}). Here is the first draw."
 
 
 def place(condition: str) -> str:
@@ -80,7 +81,9 @@ def pages(found: Committed) -> dict[str, str]:
     for claim, row in found.ledgers.get(DESIGN, {}).items():
         for name in named_conditions({DESIGN: row}):
             about.setdefault(name, []).append(claim)
-    return {place(name): page(found, runs, about.get(name, ())) for name, runs in of_pages(found).items()}
+    made = {place(name): page(found, runs, about.get(name, ())) for name, runs in of_pages(found).items()}
+    links = [f"- [{charts.named(found, DESIGN, name)}](/{place(name)})" for name in of_pages(found)]
+    return {INDEX: "\n\n".join(["# What every run of the registered design wrote", "\n".join(links)]) + "\n", **made}
 
 
 def page(found: Committed, runs: Sequence[str], claims: Collection[str]) -> str:
@@ -96,6 +99,7 @@ def page(found: Committed, runs: Sequence[str], claims: Collection[str]) -> str:
     parts = [f"# What was written by {charts.named(found, DESIGN, runs[0])}", said]
     parts += ["*Again*: a repetition on the draw's models, with other random numbers in training."] * (len(runs) > 1)
     parts += [f"Claims that compare this run: {join(links)}."] if links else []
+    parts += [f"[All runs](/{INDEX})."]
     for seed in every:
         for name in (name for name in runs if seed in seeds[name]):
             again = f", again ({runs.index(name) + 1})" * (name != runs[0])
