@@ -16,7 +16,8 @@ import pytest
 from workbook.figures import about
 from workbook.figures.names import everywhere, name, names, spelled
 from workbook.figures.parts import compact
-from workbook.ledger import answer, beside, careful, forest, page, ruling
+from workbook.ledger import answer, beside, careful, forest, looks, page, ruling
+from workbook.ledger import checks as ledger_checks
 from workbook.reports import pages
 from workbook.results import design, tables
 from workbook.results import results as tables_of
@@ -24,6 +25,7 @@ from workbook.results.results import ReportError
 from workbook.runs import checks
 from workbook.stages import nb
 from workbook.stages.page import to_html
+from workbook.stages.settling import Settling
 from workbook.statistics import paired
 
 pytestmark = pytest.mark.xdist_group("readers")  # tables are read once, not once a worker
@@ -351,6 +353,16 @@ def test_what_a_careful_reader_sees_is_said_of_the_committed_tables(profile):
     if profile in TABLES:
         conditions = dict.fromkeys(c for r in params(profile).reports.values() for c in r.conditions)
         assert text == careful.text(tables_of.load(params(profile), list(conditions)))
+
+
+def test_of_five_texts_a_draw_no_habit_is_said():
+    """The registered design's page is that of its table, whether texts are kept beside it or not."""
+    settling = Settling(params("settle"), ledger_checks.load(ROOT / "claims.yaml"))
+    first = settling.design.draws[: settling.design.looks[0]]
+    kept = careful.samples(settling.params.reports_folder)["ppo_kl_0"]
+    assert len(kept) < careful.FEWEST and careful.commonest(kept)
+    made = careful.text(tables_of.with_settings(looks.results_of(settling.table, first, settling.params)))
+    assert made == read("reports/settle/careful/verdict.md") and "commonest" not in made
 
 
 def test_tables_of_other_settings_are_refused():

@@ -12,6 +12,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pandas as pd
 import pytest
 
 from rlnlp.learners.common import Diverged, TrainingError
@@ -19,7 +20,7 @@ from tests.built import REPOSITORY, SMALL, write_params
 from workbook.ledger import checks as ledger_checks
 from workbook.ledger import looks
 from workbook.ledger.claim import METRICS, ClaimError
-from workbook.results.files import DRAWS
+from workbook.results.files import DRAWS, read_text
 from workbook.results.pack import write_packed
 from workbook.runs import checks, conditions, experiment
 from workbook.stages import one_draw, registration, settle, settled_texts, settling
@@ -230,8 +231,14 @@ def test_rows_that_count_no_more_are_set_aside(folder, monkeypatch):
     settling = Settling(load(folder), KNOWN)
     assert settling.next() == (201, list(CONDITIONS))
     assert f"{len(other)} committed rows are of other code or settings and do not count" in settling.said()
+    texts = settled_texts.Texts(settling.params, settling.table).path
+    lines = [
+        json.dumps({"condition": name, "seed": seed}) + "\n" for name, seed in (("zero_shot", 201), ("ppo_kl_0", 202))
+    ]
+    write_packed(texts, "".join(lines).encode())
     settling.add(201, rows)
     assert tables.read_table(path) == rows and settling.next()[0] == 202
+    assert read_text(texts) == lines[1]  # a row that counts no more takes its texts with it
     aside = tables.read_table(settling.superseded)
     assert [row["seed"] for row in aside] == [201] * len(part) + [199] * len(other)
     assert aside[: len(part)] == part and list(aside[0]) == list(rows[0])
@@ -429,23 +436,49 @@ def test_the_page_says_how_many_draws_were_lost(folder, monkeypatch):
 
 
 def test_the_texts_of_committed_rows_are_kept_where_their_numbers_come_out_again(folder, monkeypatch, capsys):
-    """Of five runs of draw 201, one row was measured elsewhere, one run's texts are there: three are kept, and once."""
+    """Of five runs of draw 201, one row was measured elsewhere, one run broke down, one run's texts are there: two are
+    kept, and once."""
     monkeypatch.setattr(settled_texts, "TEXTS_OF_A_SEED", 3)
     settling = Settling(load(folder), KNOWN)
     rows = tables.read_table(settling.path)
-    next(r for r in rows if (r["condition"], r["split"]) == ("ppo_kl_default", "test"))["judge"] += 1e-6
+    next(r for r in rows if (r["condition"], r["split"]) == ("ppo_kl_default", "half"))["judge"] += 1e-6
+    for row in (r for r in rows if r["condition"] == "zero_shot"):
+        row["score"] = None
     tables.write_table(settling.path, rows)
     settling.read()
     there = {"condition": "nlpo_kl_0", "seed": 201}
     write_packed(settled_texts.Texts(settling.params, settling.table).path, (json.dumps(there) + "\n").encode())
-    assert not settle.texts(settling, jobs=2) and "1 runs have other numbers here" in capsys.readouterr().err
+    assert settled_texts.Texts(settling.params, settling.table).lacking(201) == [*CONDITIONS[1:3], "nlpo_kl_default"]
+    assert not settle.texts(settling, jobs=2)
+    said = capsys.readouterr()
+    assert "1 run has other numbers here" in said.err and "draw 201: texts of 2 runs" in said.out
     found = settled_texts.Texts(settling.params, settling.table)
-    named = ["zero_shot"] * 3 + ["ppo_kl_0"] * 3 + ["nlpo_kl_0"] + ["nlpo_kl_default"] * 3
-    assert [text["condition"] for text in found.kept] == named and found.kept[6] == there
-    of_run = found.kept[3:6]
+    named = ["ppo_kl_0"] * 3 + ["nlpo_kl_0"] + ["nlpo_kl_default"] * 3
+    assert [text["condition"] for text in found.kept] == named and found.kept[3] == there
+    of_run = found.kept[:3]
     assert len({text["prompt"] for text in of_run}) == 3 and all(text["response"].split() for text in of_run)
     assert not list((settling.params.scratch / "runs").glob("*/seed201-*"))
     assert found.lacking(201) == ["ppo_kl_default"] and found.lacking(202) == []
+
+
+def test_texts_end_after_two_draws_in_a_row_that_go_wrong(going_wrong, monkeypatch, capsys):
+    """Of five draws the first, third and fourth are of another machine: the fifth is not tried."""
+    settling, made = going_wrong("ZeroDivisionError", 0), []
+    row = next(r for r in settling.rows if r["condition"] == "ppo_kl_0" and r["split"] == "test")
+    draws = (211, 212, 213, 214, 215)
+    settling.table = pd.DataFrame([{**row, "seed": draw, "score": 0.5 + (draw != 212)} for draw in draws])
+    settling.design = settling.design.model_copy(update={"draws": draws})
+
+    def rows(params, draw, names, jobs):
+        made.append(draw)
+        return [{**row, "seed": draw, "score": 0.5}]
+
+    monkeypatch.setattr(settle, "_made", rows)
+    monkeypatch.setattr(settled_texts, "of_run", lambda params, draw, name: [{"condition": name, "seed": draw}])
+    assert not settle.texts(settling, jobs=1)
+    assert made == [*draws[:4]] and "two draws in a row" in capsys.readouterr().err
+    found = settled_texts.Texts(settling.params, settling.table)
+    assert [text["seed"] for text in found.kept] == [212]
 
 
 def test_another_rule_is_refused(folder):

@@ -177,26 +177,33 @@ def test_a_claims_page_has_five_texts_of_every_seed_and_run_shown():
     assert "Of seeds 2, 3, 4 and 5 no text is committed" in text  # of imdb
     blocks = text.split("???")[1:]
     assert blocks and all(len(re.findall(r"^    \d\. ", block, re.MULTILINE)) == 5 for block in blocks)
-    draws = len({each.seed for each in found().texts["settle"]["ppo_kl_0"]})
-    assert f"[PPO, β = 0](/texts/ppo_kl_0/index.md) ({draws} draws)" in text and "settle, seed 102" not in text
+    assert (
+        f"[PPO, β = 0](/texts/ppo_kl_0/index.md) ({texts.how_many(found(), 'ppo_kl_0')})" in text
+        and "settle, seed 102" not in text
+    )
     lines = map(json.loads, read_text(standing(ROOT / "reports/mini", SAMPLES)).splitlines())
     first = next(line["response"] for line in lines if line["condition"] == "ppo_kl_0")
     assert committed.safe(" ".join(first.split())) in texts.section(found(), {"mini": rows["mini"]})
 
 
-OF_DRAW = re.compile(r"^\*\*Draw (\d+)(?:, again \((\d)\))?\*\*.*$", re.MULTILINE)
+OF_DRAW = re.compile(r"^\*\*\[Draw (\d+)(?:, again \((\d)\))?\].*$", re.MULTILINE)
 
 
 def test_every_run_of_the_registered_design_has_five_texts_of_each_draw_on_its_page():
-    """Those of a run's repetitions are on its page; what has no text in the profile's file has none."""
+    """Those of a run's repetitions are on its page; a page says of how many of its draws it has texts."""
     table, pages, there = found().measured["settle"], texts.pages(found()), set()
     for name, runs in texts.of_pages(found()).items():
         _, *parts = OF_DRAW.split(pages[texts.place(name)])
         for seed, again, block in zip(parts[::3], parts[1::3], parts[2::3]):
             there.add((runs[int(again or 1) - 1], int(seed)))
             assert [*"12345"] == re.findall(r"^(\d)\. ", block, re.MULTILINE), (name, seed, again)
-    assert there <= {*zip(table.condition, table.seed)} and len(there) >= 352
+        kept, every = ({s for n, s in pairs if n == name} for pairs in (there, zip(table.condition, table.seed)))
+        assert ("of its" in texts.how_many(found(), name)) == (kept != every)
+        assert f", {texts.how_many(found(), name)}: " in pages[texts.place(name)]
+    committed_texts = {(name, text.seed) for name, each in found().texts["settle"].items() for text in each}
+    assert there == committed_texts <= {*zip(table.condition, table.seed)} and len(there) >= 352
     assert "[P01](/claims/P01/index.md)" in pages["texts/ppo_kl_0/index.md"]
+    assert f"- [untrained](/{texts.place('zero_shot')})" in pages[texts.INDEX]
 
 
 def test_no_claims_page_denies_texts_that_are_committed():
@@ -209,7 +216,7 @@ def test_no_claims_page_denies_texts_that_are_committed():
     assert not {"P05", "P21", "P37", "K02"} & {*denied}
     for name in ("P05", "P21", "P37", "K02"):  # of these the registered design alone has numbers, or it and others
         text = texts.section(found(), found().rows(name))
-        assert {*re.findall(r"; settle, seed (\d+)\"", text)} == {"101"} and "**Of every draw**" in text, name
+        assert {*re.findall(r"; settle, seed (\d+)\"", text)} == {"101"} and "**Draw by draw**" in text, name
 
 
 def test_no_page_has_powers_of_ten_for_a_number_of_ours(site):
@@ -585,6 +592,16 @@ class TestInABrowser:
                 if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
                     wrong[name, "wider than the window"] = width
             assert not wrong
+
+    def test_every_deck_can_be_used_by_everyone_on_a_phone(self, site):
+        with browser_page() as page:
+            page.set_viewport_size({"width": 390, "height": 900})
+            decks, wrong = sorted(site.glob("teach/slides/*/index.html")), {}
+            for deck in decks:
+                page.goto(deck.as_uri())
+                found = Axe().run(page, options={"runOnly": RULES}).response["violations"]
+                wrong |= {(deck.parent.name, each["id"]): each["nodes"][0]["html"][:120] for each in found}
+            assert not wrong and len(decks) == 13
 
     def test_on_a_phone_a_wide_picture_keeps_its_letters_and_scrolls_by_itself(self, site):
         with browser_page() as page:

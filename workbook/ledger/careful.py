@@ -40,6 +40,7 @@ phrase again and again, and, where a model writes parts of words, words that are
 SHARED, TABLE = "shared_5gram", "invented.csv"
 WORDS = 5  # of a stock phrase
 HUMAN, MOST = 50, 8  # human texts for each sample; rows that a table shows
+FEWEST = 10  # texts of a seed that show what it says again and again
 LINE = re.compile(r"^\d+\. \*.*\* → (.*) \(\d\.\d\d\)$", re.MULTILINE)
 PICTURE = "stock_phrases"
 READ = "Right of the dashed line: more of its texts share a phrase with others of them than the untrained model's do."
@@ -124,7 +125,8 @@ def phrases(results: Results) -> pd.DataFrame:
         change = signed(d.difference, d.low, d.high)
         known = {"run": names(results)[row.label], "share of its texts": number(own)}
         lines.append({**known, "untrained": number(start), "difference [95 %]": change, "seeds": d.n})
-        lines[-1]["its commonest five words"] = commonest(texts.get(row.label, ()))
+        kept = texts.get(row.label, ())
+        lines[-1]["its commonest five words"] = commonest(kept if len(kept) >= FEWEST else ())
     table = pd.DataFrame(lines)
     return table[[name for name in table if (table[name] != "").any()]]  # no column of runs without a committed text
 

@@ -286,11 +286,12 @@ def nav(titles: Mapping[str, str]) -> list[dict]:
     api = [name for name in below("reference/api") if name != "reference/api"]
     profiles = {p: [n for n in below(f"reports/{p}") if not n.endswith("/samples")] for p in ABOUT}
     told = ("settled", "ledger", "length", "full", "second_paper", "real_reviews", "grue")
+    wrote = ["texts/index.md"] if "texts/index.md" in titles else []
     board = [name for name in benchmark.PAGES if f"{name}/index.md" in titles]
     answers = some(*(f"findings/{name}" for name in told), *board)
     return [
         {"Home": "index.md"},
-        {"Findings": ["findings/index.md", *answers, {"Claim by claim": claims}]},
+        {"Findings": ["findings/index.md", *answers, *wrote, {"Claim by claim": claims}]},
         {"Ablations": ["ablations/index.md", *({p: some(*names)} for p, names in profiles.items() if names)]},
         {"Learn": ["learn/lessons/index.md", *some(*(n for n in below("learn") if n != "learn/lessons"))]},
         {
@@ -316,7 +317,8 @@ def nav(titles: Mapping[str, str]) -> list[dict]:
 
 
 def build(root: Path, out: Path) -> None:
-    """MkDocs over `write`'s pages; a warning is an error. The charts' library is put beside them first.
+    """MkDocs over `write`'s pages; a warning is an error. The charts' library is put beside them first; of the theme's
+    files, those that this site never asks for are taken away.
 
     Raises: CalledProcessError.
     """
@@ -327,4 +329,6 @@ def build(root: Path, out: Path) -> None:
     site = Path(yaml.safe_load((out / "mkdocs.yml").read_text(encoding="utf-8"))["site_dir"])
     for file in site.glob("assets/**/*.map"):  # of the theme's scripts, for debuggers of the theme
         file.unlink()
-    shutil.rmtree(site / "assets/javascripts/lunr")  # stems and words of other languages than the site's
+    shutil.rmtree(
+        site / "assets/javascripts/lunr", ignore_errors=True
+    )  # stems and words of other languages than the site's

@@ -37,7 +37,7 @@ ASIDE = {  # claim: tests that its word does not say, and what they are of
     "P40": {"mask without knowledge": "the better start is extra training; the second half, which decides nothing"},
     "P41": {"wobble of training": "at equal β, where REINFORCE moves further; PPO's training is steadier, log ratio"},
 }
-KEPT = SAME[0]  # the profile that keeps facts and texts of the registered design's runs
+KEPT = SAME[0]  # the profile that keeps facts, and most texts, of the registered design's runs
 PICTURE = "reports/three_texts.svg"
 WHERE = "docs/findings/five.md#{name}"  # where README's rows lead
 

@@ -18,15 +18,17 @@ SHOWN = 4  # conditions of a profile whose texts are shown
 
 
 def section(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """The first texts of every seed that is committed, of the first conditions; none is selected. A run of the
-    registered design is not shown again under the profiles that run its draws too."""
+    """The first texts of every seed that is committed, of the first conditions; none is selected. What stands under the
+    registered design is not shown again under the profiles that hold its runs, or run its draws once more."""
     parts: list[str] = []
-    of_design = found.texts.get(DESIGN, {}) if DESIGN in rows else {}
+    of_design = {(n, text.seed) for n, kept in found.texts.get(DESIGN, {}).items() for text in kept}
+    if DESIGN not in rows:
+        of_design = set()
     for profile in sorted(rows, key=lambda name: name != DESIGN):  # the design's first
         kept, folds, seeds = found.texts[profile], [], set()
-        skipped = of_design if profile in (*SAME, DRAWN) else ()
+        skipped = of_design if profile in (*SAME, DRAWN) else set()
         for name in [n for n in named_conditions(rows) if n in kept][:SHOWN]:
-            there = dict.fromkeys(text.seed for text in kept[name] if name not in skipped)
+            there = dict.fromkeys(text.seed for text in kept[name] if (name, text.seed) not in skipped)
             for seed in list(there)[: 1 if profile == DESIGN else None]:
                 seeds.add(seed)
                 title = f"{charts.named(found, profile, name)}; {profile}, seed {seed}"
@@ -39,10 +41,11 @@ def section(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
         return "No text of these runs is committed; a run of them here writes `samples.jsonl` beside its numbers."
     said = (
         f"The first {TEXTS_OF_A_SEED} test prompts, plain decoding, nothing selected: the prompt, what the run wrote, "
-        f"and the score that it was trained on. Of the first {SHOWN} runs of each profile, every seed whose texts are "
+        f"and the reward model's score of it. Of the first {SHOWN} runs of each profile, every seed whose texts are "
         "committed is here, or on the run's own page."
     )
-    return "\n\n".join([said, *few(found, rows), *parts])
+    again = f" What `{DRAWN}` wrote, on the design's draws and another processor, is with its reports."
+    return "\n\n".join([said + again * bool(of_design and DRAWN in rows), *few(found, rows), *parts])
 
 
 def numbered(found: Committed, profile: str, condition: str, seed: int) -> str:
@@ -53,13 +56,21 @@ def numbered(found: Committed, profile: str, condition: str, seed: int) -> str:
 
 def every_draw(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
     """Links to the pages of the design's runs that a claim is about."""
-    kept = found.texts[DESIGN]
+    pages = of_pages(found)
     links = [
-        f"[{charts.named(found, DESIGN, name)}](/{place(name)}) ({len({text.seed for text in kept[name]})} draws)"
+        f"[{charts.named(found, DESIGN, name)}](/{place(name)}) ({how_many(found, name)})"
         for name in named_conditions(rows)
-        if name in of_pages(found)
+        if name in pages
     ]
-    return f"**Of every draw**, a page a run: {join(links)}; [all runs](/{INDEX}). Here is the first draw."
+    return f"**Draw by draw**, a page a run: {join(links)}; [all runs](/{INDEX}). Here is the first draw."
+
+
+def how_many(found: Committed, condition: str) -> str:
+    """Of how many of its draws a run of the design has texts."""
+    table = found.measured[DESIGN]
+    there = {text.seed for text in found.texts[DESIGN][condition]}
+    every = {*table[table.condition == condition].seed}
+    return f"{len(there)} draws" if there == every else f"{len(there)} of its {len(every)} draws"
 
 
 def place(condition: str) -> str:
@@ -82,30 +93,41 @@ def pages(found: Committed) -> dict[str, str]:
         for name in named_conditions({DESIGN: row}):
             about.setdefault(name, []).append(claim)
     made = {place(name): page(found, runs, about.get(name, ())) for name, runs in of_pages(found).items()}
-    links = [f"- [{charts.named(found, DESIGN, name)}](/{place(name)})" for name in of_pages(found)]
-    return {INDEX: "\n\n".join(["# What every run of the registered design wrote", "\n".join(links)]) + "\n", **made}
+    links = [
+        f"- [{charts.named(found, DESIGN, name)}](/{place(name)}) (`{name}`, {how_many(found, name)})"
+        for name in of_pages(found)
+    ]
+    index = ["# What the runs of the registered design wrote", OWN, "\n".join(links)]
+    return {INDEX: "\n\n".join(index) + "\n", **made} if made else {}
 
 
 def page(found: Committed, runs: Sequence[str], claims: Collection[str]) -> str:
-    """What a run of the design and its repetitions wrote in every draw. claims: those whose tests compare it."""
+    """What a run of the design and its repetitions wrote, draw by draw. claims: those whose tests compare it."""
     seeds = {name: list(dict.fromkeys(text.seed for text in found.texts[DESIGN][name])) for name in runs}
     every = sorted({seed for of_run in seeds.values() for seed in of_run})
     links = [f"[{claim}](/claims/{claim}/index.md)" for claim in claims]
     said = (
-        f"`{runs[0]}` of the registered design, draws {every[0]} to {every[-1]}: of each, the first {TEXTS_OF_A_SEED} "
-        "test prompts, plain decoding, nothing selected; the prompt, what the run wrote, and the score that it was "
-        "trained on. They are of the very runs whose numbers the tables have."
+        f"`{runs[0]}` of the registered design, {how_many(found, runs[0])}: of each, the first {TEXTS_OF_A_SEED} test "
+        "prompts, plain decoding, nothing selected; the prompt, what the run wrote, and the reward model's score of it."
     )
-    parts = [f"# What was written by {charts.named(found, DESIGN, runs[0])}", said]
+    parts = [f"# Texts, draw by draw: {charts.named(found, DESIGN, runs[0])}", f"{said} {OWN}"]
     parts += ["*Again*: a repetition on the draw's models, with other random numbers in training."] * (len(runs) > 1)
     parts += [f"Claims that compare this run: {join(links)}."] if links else []
     parts += [f"[All runs](/{INDEX})."]
     for seed in every:
-        for name in (name for name in runs if seed in seeds[name]):
-            again = f", again ({runs.index(name) + 1})" * (name != runs[0])
-            anchor = f"{{ #draw-{seed}{f'-{runs.index(name) + 1}' * (name != runs[0])} }}"
-            parts += [f"**Draw {seed}{again}**{anchor}", numbered(found, DESIGN, name, seed)]
+        for i, name in enumerate(runs):
+            if seed in seeds[name]:
+                anchor = f"draw-{seed}" + f"-{i + 1}" * bool(i)
+                title = f"[Draw {seed}{f', again ({i + 1})' * bool(i)}](#{anchor})"
+                parts += [f"**{title}**{{ #{anchor} }}", numbered(found, DESIGN, name, seed)]
     return "\n\n".join(parts) + "\n"
+
+
+OWN = (
+    "These texts are of the very runs whose numbers the tables have: made again for their texts, and kept where every "
+    f"number came out again, or those of {join([f'`{name}`' for name in SAME])}, which hold some of the design's runs "
+    "digit for digit."
+)
 
 
 def few(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> list[str]:

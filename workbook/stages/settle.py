@@ -82,27 +82,35 @@ def run(settling: Settling, jobs: int, draws: int | None = None) -> bool:
 
 def texts(settling: Settling, jobs: int, draws: int | None = None) -> bool:
     """The texts of the committed rows' runs that are lacking, draw after draw; at most `draws` in this sitting. Whether
-    all went well: it ends at the first draw that comes out otherwise here."""
+    all went well. Two draws in a row of which runs raise, or come out otherwise here, end it."""
     _unchanged(settling)
-    found = Texts(settling.params, settling.table)
-    lacking = [draw for draw in settling.design.draws if found.lacking(draw)]
-    for draw in lacking[:draws]:
+    found, well, in_a_row = Texts(settling.params, settling.table), True, 0
+    for draw in [draw for draw in settling.design.draws if found.lacking(draw)][:draws]:
         began, params, names = time.monotonic(), of_draw(settling.params, draw), found.lacking(draw)
-        made = _unless_ended(settling, params, draw, found.needed(names), jobs)
-        if made is None or isinstance(made, Failed):
-            print(f"draw {draw}: {made.condition}: {made.error}" if made else "no text is kept", file=sys.stderr)
+        if (made := _unless_ended(settling, params, draw, found.needed(names), jobs)) is None:
             return False
-        other = found.add(draw, names, made)
+        if isinstance(made, Failed):
+            why = f"{made.condition} raised twice: {made.error}"
+        else:
+            why = _otherwise(found.add(draw, names, made))
         clear(params, draw)
-        print(f"draw {draw}: texts of {len(names) - len(other)} runs, in {clock(time.monotonic() - began)}", flush=True)
-        if other:
-            print(
-                f"draw {draw}: {len(other)} runs have other numbers here than their committed rows, as on a processor "
-                f"that rounds otherwise; none of their texts is kept: {', '.join(other)}",
-                file=sys.stderr,
-            )
+        kept = len(names) - len(found.lacking(draw))
+        print(f"draw {draw}: texts of {kept} runs, in {clock(time.monotonic() - began)}", flush=True)
+        if why:
+            print(f"draw {draw}: {why}", file=sys.stderr)
+        well, in_a_row = well and not why, in_a_row + 1 if why else 0
+        if in_a_row == 2:
+            print("two draws in a row: look at that before the same command goes on", file=sys.stderr)
             return False
-    return True
+    return well
+
+
+def _otherwise(runs: Sequence[str]) -> str:
+    """What is said of runs whose texts are not kept; "" for none."""
+    if not runs:
+        return ""
+    numbers = f"{len(runs)} run{'s have' if len(runs) > 1 else ' has'} other numbers here than in the committed rows"
+    return f"{numbers}, as on a processor that rounds otherwise; their texts are not kept: {', '.join(runs)}"
 
 
 def _unchanged(settling: Settling) -> None:

@@ -41,8 +41,10 @@ class Texts:
         self.kept = [json.loads(line) for line in read_text(self.path).splitlines()] if self.path.is_file() else []
 
     def lacking(self, draw: int) -> list[str]:
-        """The runs of a draw that have rows and no texts, in the order of the settings."""
-        measured = {*self.table[self.table.seed == draw].condition}
+        """The runs of a draw that have rows and no texts, in the order of the settings; one that broke down has none
+        to keep, and rows without a score."""
+        rows = self.table[(self.table.seed == draw) & (self.table.split == "test") & (self.table.decoding == "plain")]
+        measured = {*rows[rows.score.notna()].condition}
         there = {text["condition"] for text in self.kept if text["seed"] == draw}
         return [name for name in self.params.all_runs if name in measured - there]
 
@@ -59,9 +61,7 @@ class Texts:
             made.setdefault(row["condition"], []).append(row)
         other = [name for name in names if not self.same(draw, name, made[name])]
         for name in (n for n in names if n not in other):
-            given = conditions.condition(of_draw(self.params, draw), name)
-            file = experiment.place(given, draw, experiment.chosen(given))[1] / "final" / "samples.json"
-            self.kept += [_shown(s) for s in json.loads(file.read_text(encoding="utf-8"))[:TEXTS_OF_A_SEED]]
+            self.kept += of_run(self.params, draw, name)
         order = {name: i for i, name in enumerate(self.params.all_runs)}
         self.kept.sort(key=lambda text: (text["seed"], order[text["condition"]]))
         lines = "".join(json.dumps(text, ensure_ascii=False) + "\n" for text in self.kept)
@@ -78,6 +78,13 @@ class Texts:
             for row in rows.to_dict("records")
             for number in numbers
         )
+
+
+def of_run(params: Params, draw: int, name: str) -> list[Text]:
+    """The first texts of a run that is finished and lies in the scratch."""
+    given = conditions.condition(of_draw(params, draw), name)
+    final = experiment.place(given, draw, experiment.chosen(given))[1] / "final"
+    return [_shown(s) for s in json.loads((final / "samples.json").read_text(encoding="utf-8"))[:TEXTS_OF_A_SEED]]
 
 
 def _equal(committed: Any, made: Any) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ import pandas as pd
 from workbook.ledger import beside, careful, combine, looks, page, profile, registered, sensitivity
 from workbook.ledger.claim import Claim, ClaimError, Test, repetitions
 from workbook.ledger.contrast import measure
-from workbook.results.files import DRAWS
+from workbook.results.files import DRAWS, SAMPLES, packed, read_text
 from workbook.results.measures import yardstick_of
+from workbook.results.pack import write_packed
 from workbook.results.results import NEEDED, with_settings
 from workbook.runs.params import Params
 from workbook.stages import registration
@@ -98,6 +99,7 @@ class Settling:
         if aside := [row for row in self.rows if not self._counts(row) or row["seed"] == draw]:
             once = {repr(row): row for row in [*_read(self.superseded), *aside]}  # a kill may have left some in both
             _write(self.superseded, list(once.values()))
+            forget_texts(self.params.reports_folder, {(row["condition"], row["seed"]) for row in aside})
         order = {name: i for i, name in enumerate(self.params.all_runs)}
         _write(self.path, sorted([*stays, *made], key=lambda row: (row["seed"], order[row["condition"]])))
         self.read()
@@ -160,6 +162,16 @@ class Settling:
             end = "the design is at its end"
             lines.append(end if step is None else f"next: draw {step[0]}, {len(step[1])} conditions")
         return "\n".join(lines)
+
+
+def forget_texts(reports: Path, runs: Collection[tuple[str, int]]) -> None:
+    """Take the texts of runs, (condition, draw), out of the committed ones: their rows count no more."""
+    if (file := reports / packed(SAMPLES)).is_file():
+        lines = read_text(file).splitlines(keepends=True)
+        stays = [
+            line for line, text in zip(lines, map(json.loads, lines)) if (text["condition"], text["seed"]) not in runs
+        ]
+        write_packed(file, "".join(stays).encode())
 
 
 def columns(tests: Sequence[Test]) -> list[str]:
