@@ -182,7 +182,7 @@ def headed(page: str, name: str, text: str) -> str:
         about["title"] = name
     if page in ASKED:
         about["tags"] = [ASKED[page]]
-    if page.endswith("/samples/index.md") or page.startswith("texts/"):
+    if ASIDE.search(page):
         about["search"] = {"exclude": True}
     elif boost := next((boost for start, boost in RANKED.items() if page.startswith(start)), None):
         about["search"] = {"boost": boost}
@@ -199,6 +199,11 @@ ASKED = {  # page: words that a visitor may type, which its headings do not have
     "teach/checklist/index.md": "teach week one",
     "index.md": "cite BibTeX",
 }
+ASIDE = (
+    re.compile(  # pages that the search leaves out: texts of runs, and ledgers, whose rows are the claims' own pages
+        r"^texts/|/samples/index\.md$|^reports/\w+/claims/claims/|^reports/grue_real/leaderboard/"
+    )
+)
 RANKED = {
     "findings/five/": 0.3,  # what the claims' own pages say too
     "claims/": 3,
