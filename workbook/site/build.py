@@ -199,11 +199,8 @@ ASKED = {  # page: words that a visitor may type, which its headings do not have
     "teach/checklist/index.md": "teach week one",
     "index.md": "cite BibTeX",
 }
-ASIDE = (
-    re.compile(  # pages that the search leaves out: texts of runs, and ledgers, whose rows are the claims' own pages
-        r"^texts/|/samples/index\.md$|^reports/\w+/claims/claims/|^reports/grue_real/leaderboard/"
-    )
-)
+# What the search leaves out: texts of runs; ledgers, whose rows are the claims' own pages; a table that means nothing.
+ASIDE = re.compile(r"^texts/|/samples/index\.md$|^reports/\w+/claims/claims/|^reports/grue_real/leaderboard/")
 RANKED = {
     "findings/five/": 0.3,  # what the claims' own pages say too
     "claims/": 3,
@@ -334,6 +331,4 @@ def build(root: Path, out: Path) -> None:
     site = Path(yaml.safe_load((out / "mkdocs.yml").read_text(encoding="utf-8"))["site_dir"])
     for file in site.glob("assets/**/*.map"):  # of the theme's scripts, for debuggers of the theme
         file.unlink()
-    shutil.rmtree(
-        site / "assets/javascripts/lunr", ignore_errors=True
-    )  # stems and words of other languages than the site's
+    shutil.rmtree(site / "assets/javascripts/lunr", ignore_errors=True)  # other languages' stems

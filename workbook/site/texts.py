@@ -21,9 +21,8 @@ def section(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
     """The first texts of every seed that is committed, of the first conditions; none is selected. What stands under the
     registered design is not shown again under the profiles that hold its runs, or run its draws once more."""
     parts: list[str] = []
-    of_design = {(n, text.seed) for n, kept in found.texts.get(DESIGN, {}).items() for text in kept}
-    if DESIGN not in rows:
-        of_design = set()
+    kept = found.texts.get(DESIGN, {}) if DESIGN in rows else {}
+    of_design = {(name, text.seed) for name, texts in kept.items() for text in texts}
     for profile in sorted(rows, key=lambda name: name != DESIGN):  # the design's first
         kept, folds, seeds = found.texts[profile], [], set()
         skipped = of_design if profile in (*SAME, DRAWN) else set()
