@@ -3,6 +3,7 @@ shows."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from functools import cache
@@ -12,13 +13,14 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 import vl_convert
 
 from workbook.figures.names import decoded, names
 from workbook.figures.style import COLORS, GREY
 from workbook.results import tables
 from workbook.runs import algorithms, checks
-from workbook.site import charts, claim_page, committed, report_charts, vega
+from workbook.site import beside, charts, claim_page, committed, report_charts, sweep_charts, vega
 
 from .same import same_runs
 
@@ -100,7 +102,6 @@ def test_decoding_in_words():
 def test_numbers_have_no_powers_of_ten():
     said = " ".join(map(tables.number, (3.9e-4, -1.04e-6, 12345.0, 0.25)))
     assert said == "0.00039 −0.0000010 12000 0.250"
-    assert vega.script("a", {"said": tables.number(3.9e-4), "x": 3.9e-7}).endswith('{"said":"0.00039","x":3.9e-07}\n')
 
 
 def test_a_text_is_of_its_draw_or_says_of_which():
@@ -213,15 +214,83 @@ def test_levels_are_a_row_a_run_on_reviews_in_the_reports_order():
     ]
 
 
+def rows_of(chart, **which) -> list[dict]:
+    return [row for row in chart["datasets"]["draws"] if which.items() <= row.items()]
+
+
+def test_along_p_stand_the_runs_that_set_nothing_else_decoded_in_both_ways_as_in_the_table():
+    shown = found().shown["full"]["mask"]
+    draw = sweep_charts.along("mask_top_p", "score", decodings=("plain", "own"))
+    chart = draw(found(), "x", "full", shown)["x-score"]
+    values = ["0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "0.95", "0.99", "1"]
+    assert chart["layer"][0]["encoding"]["x"]["sort"] == values
+    of = {"0.3": "nlpo_p_030", "0.9": "nlpo_kl_default", "1": "nlpo_p_100"}  # 0.9 is usual, and so is β = 0.2
+    for (at, run), (line, decoding) in itertools.product(
+        of.items(), {"NLPO, decoded plainly": "plain", "NLPO, decoded as trained": "own"}.items()
+    ):
+        mine, table = rows_of(chart, at=at, line=line), drawn("full", run, decoding)
+        assert [row["y"] for row in mine] == pytest.approx(list(table.score), rel=1e-4) and len(mine) == 8
+        (mean,) = (row for row in chart["datasets"]["means"] if (row["at"], row["line"]) == (at, line))
+        assert mean["y"] == pytest.approx(table.score.mean(), rel=1e-4) and mean["draws"] == 8
+    order = [row["at"] for row in chart["datasets"]["means"] if row["line"] == "NLPO, decoded plainly"]
+    assert order == values  # a line goes through them in this order
+    assert {row["line"] for row in chart["datasets"]["draws"]} == {"NLPO, decoded plainly", "NLPO, decoded as trained"}
+
+
+def test_along_the_updates_between_refreshes_a_mask_that_is_never_refreshed_is_the_last():
+    shown = found().shown["full"]["mask"]
+    chart = sweep_charts.along("sync_every", "score")(found(), "x", "full", shown)["x-score"]
+    assert chart["layer"][0]["encoding"]["x"]["sort"] == ["1", "2", "5", "8", "never"]
+    never = [row["y"] for row in rows_of(chart, at="never")]
+    assert never == pytest.approx(list(drawn("full", "nlpo_initial").score), rel=1e-4)
+    assert sweep_charts.along("sync_every", "score")(found(), "x", "imdb", found().shown["imdb"]["mask"]) == {}
+
+
+def test_along_gamma_each_learner_has_its_line_and_one_of_a_single_value_none():
+    chart = sweep_charts.along("gamma", "score")(found(), "x", "full", found().shown["full"]["gamma"])["x-score"]
+    assert {row["line"] for row in chart["datasets"]["draws"]} == {"PPO", "NLPO"}
+    assert {row["run"] for row in rows_of(chart, line="PPO", at="0.99")} == {"PPO, β = 0.2"}
+
+
+def test_a_cell_is_what_is_gained_over_the_untrained_model_that_is_decoded_alike():
+    (chart,) = sweep_charts.heat(found(), "x", "full", found().shown["full"]["sampling"]).values()
+    cells = {(row["trained"], row["decoded"]): row for row in chart["datasets"]["cells"]}
+    assert len(cells) == 17 and [way for way, row in cells.items() if row["own"] == "yes"] == [
+        (way, way) for way in ("ancestral", "top-k", "top-p", "temperature")
+    ]
+    gain = drawn("full", "ppo_top_k", "top_p").score - drawn("full", "zero_shot", "top_p").score
+    assert cells["top-k", "top-p"]["gain"] == pytest.approx(gain.mean(), rel=1e-3)
+    half = scipy.stats.t.ppf(0.975, 7) * gain.std() / 8**0.5
+    assert cells["top-k", "top-p"]["interval"] == tables.signed(gain.mean(), gain.mean() - half, gain.mean() + half)
+
+
+def test_a_row_is_as_high_as_its_name():
+    short, long = ["PPO"], ["PPO with dropout, pretrained with dropout, in the update only, rate 0.05"]
+    assert vega.rows_height(short) == {"step": vega.ROW} and vega.rows_height([*short, *long]) == {"step": 53}
+
+
 def test_every_report_with_such_a_picture_has_charts_beside_it():
-    made = report_charts.beside(found())
+    made = beside.beside(found())
     assert {"reports/mini/kl/frontier.svg", "reports/imdb/kl/learning_curves.svg"} <= made.keys()
     assert {"reports/follow_up/dqn/levels.svg", "reports/full/mask/frontiers.svg"} <= made.keys()
     assert all(made.values()) and all((ROOT / file).is_file() for file in made)
-    assert {tuple(Path(file).with_suffix("").parts[2:]) for file in made} == {*report_charts.BESIDE}
+    assert {tuple(Path(file).with_suffix("").parts[2:]) for file in made} == {*beside.BESIDE}
 
 
-def test_a_charts_file_is_one_assignment():
-    text = vega.script("a-b", {"description": "“é”", "n": 1})
+def read_back(fields: dict) -> list[dict]:
+    """Rows, as docs/assets/charts.js makes them; that it does is seen where a browser hovers (test_site)."""
+    whole = {name: [at[0][i] for i in at[1]] if len(at) > 1 else at[0] for name, at in fields.items()}
+    return [dict(zip(whole, row)) for row in zip(*whole.values())]
+
+
+def test_a_charts_file_is_one_assignment_and_its_rows_can_be_read_back():
+    rows = [{"a": "“é”", "b": 1, "c": None}, {"a": "“é”", "b": 2.5, "c": None}, {"a": "", "b": 3, "c": "x"}]
+    text = vega.script("a-b", {"description": "“é”", "datasets": {"rows": rows, "none": []}})
     name, _, value = text.removeprefix("charts[").partition("] = ")
-    assert json.loads(name) == "a-b" and json.loads(value) == {"description": "“é”", "n": 1}
+    chart = json.loads(value)
+    assert json.loads(name) == "a-b" and chart["description"] == "“é”"
+    assert read_back(chart["datasets"]["rows"]) == rows and read_back(chart["datasets"]["none"]) == []
+    assert chart["datasets"]["rows"]["b"] == [[1, 2.5, 3]] and text.count("“é”") == 2
+    of_a_report = report_charts.frontier(found(), "x", "full", ["zero_shot", "ppo_kl_0"])["x-kl_deployed"]
+    packed = json.loads(vega.script("x", of_a_report).partition("] = ")[2])["datasets"]
+    assert {data: read_back(fields) for data, fields in packed.items()} == of_a_report["datasets"]

@@ -12,10 +12,17 @@
       document.head.append(script)
     }))
   window.charts = {}
+  // Field -> [its different values, which of them each row has]; without the second, each row has the next value.
+  const rows = fields => {
+    const whole = Object.entries(fields).map(([name, [values, at]]) => [name, at ? at.map(i => values[i]) : values])
+    return (whole[0]?.[1] ?? []).map((_, i) => Object.fromEntries(whole.map(([name, values]) => [name, values[i]])))
+  }
   const draw = async place => {
     const name = place.dataset.chart
     await Promise.all([load("vega.js"), load(`../charts/${name}.js`)])
-    await vegaEmbed(place, charts[name], { actions: false, renderer: "svg", logLevel: 1 })
+    const { datasets, ...chart } = charts[name]
+    const whole = Object.entries(datasets).map(([data, fields]) => [data, rows(fields)])
+    await vegaEmbed(place, { ...chart, datasets: Object.fromEntries(whole) }, { actions: false, renderer: "svg", logLevel: 1 })
     place.dataset.drawn = "yes"
   }
   const seen = new IntersectionObserver(

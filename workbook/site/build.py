@@ -25,6 +25,7 @@ import yaml
 from workbook.results.tables import markdown
 from workbook.site import (
     benchmark,
+    beside,
     charts,
     cite,
     claim_page,
@@ -34,7 +35,6 @@ from workbook.site import (
     front,
     lessons,
     reference,
-    report_charts,
     slides,
     texts,
     vega,
@@ -233,13 +233,13 @@ def write(root: Path, out: Path, site: Path) -> dict[str, str]:
     found, pages = committed.read(root), out / "pages"
     shutil.rmtree(out, ignore_errors=True)
     of_claims = {name: charts.of_claim(found, name) for name in found.claims}
-    beside = report_charts.beside(found)
+    of_reports = beside.beside(found)
     known, fresh, taught = places(root), made(found, of_claims), lessons.pages(root)
     whole = known | {name: lessons.place(name) for name in taught}
     decks = {
         lessons.deck(name): (f"notebooks/{name}.ipynb", slides.deck(each)) for name, each in lessons.read(root).items()
     }
-    after = {file: "\n\n".join(map(vega.place, drawn)) for file, drawn in beside.items()}
+    after = {file: "\n\n".join(map(vega.place, drawn)) for file, drawn in of_reports.items()}
     links = Links(root, pages, whole, {*fresh, *decks, *whole.values()}, after)
     written = {page: (page, text) for page, text in fresh.items()}
     written |= decks | {lessons.place(name): (name, text) for name, text in taught.items()}
@@ -255,7 +255,7 @@ def write(root: Path, out: Path, site: Path) -> dict[str, str]:
     for name, data in lessons.files(root).items():
         atomic_write(pages / name, data)
     shutil.copytree(root / ASSETS, pages / "assets", dirs_exist_ok=True)
-    for name, chart in ChainMap(*of_claims.values(), *beside.values()).items():
+    for name, chart in ChainMap(*of_claims.values(), *of_reports.values()).items():
         atomic_write(pages / "charts" / f"{name}.js", vega.script(name, chart))
     config = {
         "INHERIT": str(root / "mkdocs.yml"),

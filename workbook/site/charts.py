@@ -23,7 +23,7 @@ from workbook.results.measures import label
 from workbook.results.tables import number, signed
 from workbook.site import effects as told
 from workbook.site.committed import Committed
-from workbook.site.vega import INK, ROW, Chart, layer, rows_axis, spec, tip
+from workbook.site.vega import INK, Chart, layer, rows_axis, rows_height, spec, tip
 
 FAINT = 0.45  # of a draw beside its mean
 WIDTH = 32  # letters of a line of an axis's title, so that a phone shows it whole
@@ -129,7 +129,11 @@ def effects(found: Committed, name: str, rows: Sequence[tuple[str, str, Mapping[
         ),
     ]
     about = "; ".join(f"{m['row']}: {m['difference']}, published {m['told']}" for m in means)
-    return {name: spec(about, {"means": means, "draws": each}, layers, height={"step": ROW})}
+    return {
+        name: spec(
+            about, {"means": means, "draws": each}, layers, height=rows_height([called for called, _, _ in rows])
+        )
+    }
 
 
 def draws(found: Committed, name: str, profile: str, tests: Sequence[Mapping[str, Any]]) -> dict[str, Chart]:
@@ -167,7 +171,7 @@ def dots(rows: Sequence[Mapping[str, Any]], title: str) -> Chart:
         ),
     ]
     about = f"{title}: " + "; ".join(f"{mean['row']} {mean['value']:.3g}" for mean in means)
-    return spec(about, {"draws": rows, "means": means}, layers, height={"step": ROW})
+    return spec(about, {"draws": rows, "means": means}, layers, height=rows_height([row["row"] for row in rows]))
 
 
 def averaged(rows: Sequence[Mapping[str, Any]], by: str, fields: Sequence[str]) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@
     at_equal_cut(found, "mini-samplers-mass", ...)       # score against what a mask keeps
     levels("score", "repetition")(found, ...)            # a row a run
 
-Each gives charts by name, as `charts` does; ``BESIDE`` says which picture has which.
+Each gives charts by name, as `charts` does; `beside` says which picture has which.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ FIRST, START, NO_MASK = ("PPO", "NLPO"), "untrained", "no mask"  # lines that lo
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "triangle-right", "triangle-left", "wedge")
 PLAIN = ("algorithm", "kl_coef", *MEASURED)  # settings of a run that differs from its learner in β alone, if at all
 COSTS = ("generation_log_perplexity", "kl_deployed")
+Draw = Callable[[Committed, str, str, Sequence[str]], dict[str, Chart]]
 
 
 def on_reviews(
@@ -73,10 +74,10 @@ def frontier(found: Committed, name: str, profile: str, conditions: Sequence[str
 
 
 def along_beta(found: Committed, name: str, profile: str, conditions: Sequence[str]) -> dict[str, Chart]:
-    """`frontier` of the runs that another β was tried of, and of the untrained model."""
+    """`frontier` of the runs that another β was tried of, and of the untrained model; none where there are none."""
     lines = {c: line_of(found, profile, c) for c in conditions}
     often = [c for c, line in lines.items() if line == START or [*lines.values()].count(line) > 1]
-    return frontier(found, name, profile, often)
+    return frontier(found, name, profile, often) if {lines[c] for c in often} - {START} else {}
 
 
 def at_equal_cut(found: Committed, name: str, profile: str, conditions: Sequence[str]) -> dict[str, Chart]:
@@ -223,29 +224,3 @@ def lines(found: Committed, profile: str, rows: Sequence[tuple[str, int | None, 
     data = {"points": points, "lines": [{"key": key, **one} for key, one in about.items()]}
     told = f"{title} along training: {len(about)} lines of {len({one['run'] for one in about.values()})} runs"
     return spec(told, data, layers, height=320)
-
-
-# on a page -----------------------------------------------------------------------------------------------------------
-
-Draw = Callable[[Committed, str, str, Sequence[str]], dict[str, Chart]]
-BESIDE: Mapping[tuple[str, str], Draw] = {  # a report's picture: what makes it one to work with
-    ("kl", "learning_curves"): curves,
-    ("kl", "frontier"): frontier,
-    ("gamma", "frontiers"): frontier,
-    ("mask", "frontiers"): along_beta,
-    ("family", "frontier"): frontier,
-    ("samplers", "mass"): at_equal_cut,
-    ("dqn", "levels"): levels("score", "generation_log_perplexity"),
-    ("dqn", "language"): levels("repetition"),
-}
-
-
-def beside(found: Committed) -> dict[str, dict[str, Chart]]:
-    """Picture of a report -> the charts that show the same; of every profile that has the picture."""
-    made = {}
-    for profile in found.profiles:
-        for (report, picture), draw in BESIDE.items():
-            file = f"reports/{profile}/{report}/{picture}.svg"
-            if (found.root / file).is_file():
-                made[file] = draw(found, f"{profile}-{report}-{picture}", profile, found.shown[profile][report])
-    return made

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from textwrap import wrap
 from typing import Any
 
 import vl_convert
@@ -28,7 +29,8 @@ CONFIG = {
     "point": {"filled": True},
     "mark": {"aria": False},  # a point by itself says nothing; the chart's description does
 }
-LETTERS, ROW = 24, 40  # of a line of a row's name; height of a row
+LETTERS, LINE = 24, 13  # of a line of a row's name; its height
+ROW = 40  # height of a row whose name has up to three lines
 
 
 def spec(about: str, data: Mapping[str, Sequence[Mapping[str, Any]]], layers: Sequence[Chart], **more: Any) -> Chart:
@@ -57,8 +59,13 @@ def tip(**titles: str) -> list[Chart]:
 def rows_axis(names: Sequence[str]) -> Chart:
     """An axis of rows in this order; a long name in several lines."""
     lines = f"split(trim(replace(datum.label, /(.{{1,{LETTERS}}})(?: |$)/g, '$1\\n')), '\\n')"
-    axis = {"labelExpr": lines, "labelLimit": 0, "labelLineHeight": 13, "labelOverlap": False}
+    axis = {"labelExpr": lines, "labelLimit": 0, "labelLineHeight": LINE, "labelOverlap": False}
     return {"field": "row", "type": "nominal", "sort": list(dict.fromkeys(names)), "title": None, "axis": axis}
+
+
+def rows_height(names: Sequence[str]) -> Chart:
+    """As high as the longest of the names needs, in each row."""
+    return {"step": max(ROW, 1 + LINE * max(len(wrap(name, LETTERS)) for name in names))}
 
 
 def place(name: str) -> str:
@@ -67,9 +74,21 @@ def place(name: str) -> str:
 
 
 def script(name: str, chart: Chart) -> str:
-    """The file that hands a chart over: a page on a disk may load scripts and nothing else."""
-    whole = json.dumps(chart, ensure_ascii=False, separators=(",", ":"))
+    """The file that hands a chart over: a page on a disk may load scripts and nothing else. Its rows are by columns,
+    which docs/assets/charts.js turns back: as rows, the site's charts take twice the room."""
+    whole = {**chart, "datasets": {name: columns(rows) for name, rows in chart["datasets"].items()}}
+    whole = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
     return f"charts[{json.dumps(name)}] = {whole}\n"
+
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[list[Any]]]:
+    """Field -> its different values, and which of them each row has, unless each has one of its own, in order."""
+    made = {}
+    for field in dict.fromkeys(field for row in rows for field in row):
+        values = [row.get(field) for row in rows]
+        place = {value: i for i, value in enumerate(dict.fromkeys(values))}
+        made[field] = [[*place], [place[v] for v in values]] if len(place) < len(rows) else [values]
+    return made
 
 
 def library() -> str:

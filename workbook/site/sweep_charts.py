@@ -1,0 +1,168 @@
+"""Figures that answer the pointer, of runs that differ in one setting, and of samplers by decodings.
+
+along("gamma", "score")(found, "full-gamma-gamma", "full", runs)    # a line a learner, along its values of gamma
+heat(found, "full-sampling-heat", "full", runs)                     # trained with, decoded with
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from workbook.figures import names as naming
+from workbook.figures.style import COLORS
+from workbook.results.measures import label
+from workbook.results.tables import number, signed
+from workbook.runs.algorithms import label as learner
+from workbook.site.charts import FAINT, MEASURED, averaged, named, settings
+from workbook.site.committed import Committed, read_params
+from workbook.site.report_charts import Draw, looks, on_reviews
+from workbook.site.vega import Chart, layer, rows_axis, spec, tip
+from workbook.statistics import paired
+
+NEVER = "never"  # along the updates between two refreshes: the mask stays the first one
+AXES = {"gamma": "γ", "mask_top_p": "p (mass kept)", "sync_every": "μ (updates between refreshes)"}
+WAYS = {"plain": "ancestral", "top_k": "top-k", "top_p": "top-p", "temperature": "temperature", "greedy": "greedy"}
+SAMPLED = ("top_k", "top_p", "temperature")
+LIGHT = 0.55  # share of the way from a grid's lowest cell to its highest from which its numbers are dark
+
+
+def usually(found: Committed, profile: str) -> dict[str, Any]:
+    """What a profile's runs have that say nothing else."""
+    params = read_params(found.root, profile)
+    return {**params["learner"], **params["nlpo"], **params["sampling"]}
+
+
+def unusual(found: Committed, profile: str, condition: str) -> dict[str, Any]:
+    """What a run sets otherwise than its profile does."""
+    usual, entry = usually(found, profile), found.runs[profile].get(condition, {})
+    return {k: v for k, v in entry.items() if k not in MEASURED and not (k in usual and usual[k] == v)}
+
+
+def swept(found: Committed, profile: str, conditions: Sequence[str], field: str) -> dict[str, float | str]:
+    """Run -> its value of a setting: of learners that some run sets it for, the runs that set nothing else."""
+    entries = {c: unusual(found, profile, c) for c in conditions if found.runs[profile].get(c, {}).get("updates") != 0}
+    if field == "sync_every":
+        never = {"mask_source": "initial"}.items()
+        entries = {c: {field: NEVER} | dict(e.items() - never) if never <= e.items() else e for c, e in entries.items()}
+    of = {entry["algorithm"] for entry in entries.values() if field in entry}
+    alike = {c: e for c, e in entries.items() if e.get("algorithm") in of and not e.keys() - {"algorithm", field}}
+    usual = usually(found, profile)
+    return {c: entry.get(field, usual.get(field)) for c, entry in alike.items()}
+
+
+def along(field: str, *metrics: str, decodings: Sequence[str] = ("plain",)) -> Draw:
+    """What draws a chart a metric: learners along a setting, each at every value that a run has which sets nothing
+    else, at equal distances; decoded in these ways."""
+
+    def draw(found: Committed, name: str, profile: str, conditions: Sequence[str]) -> dict[str, Chart]:
+        at = swept(found, profile, conditions, field)
+        lines = {c: learner(found.runs[profile][c]["algorithm"]) for c in at}
+        order = [f"{v:g}" for v in sorted({v for v in at.values() if v != NEVER})] + [NEVER] * (NEVER in at.values())
+        return {
+            f"{name}-{metric}": sweep(rows, label(metric, panel=True).replace("\n", " "), AXES[field], order)
+            for metric in metrics
+            if (rows := points(found, profile, at, lines, metric, decodings))
+        }
+
+    return draw
+
+
+def points(
+    found: Committed,
+    profile: str,
+    at: Mapping[str, float | str],
+    lines: Mapping[str, str],
+    metric: str,
+    decodings: Sequence[str],
+) -> list[dict[str, Any]]:
+    """A row a run, decoding and draw. at: run -> where it stands; lines: run -> whose line."""
+    many = len(decodings) > 1
+    return [
+        about
+        | {"line": f"{lines[c]}, {naming.DECODED.get(decoding, 'decoded plainly')}" if many else lines[c]}
+        | {"at": here if here == NEVER else f"{here:g}", "y": float(f"{getattr(one, metric):.5g}")}
+        for decoding in decodings
+        for c, here in at.items()
+        for one, about in on_reviews(found, profile, [c], decoding)
+        if pd.notna(getattr(one, metric, None))
+    ]
+
+
+def sweep(rows: Sequence[Mapping[str, Any]], up: str, title: str, order: Sequence[str]) -> Chart:
+    """A point a draw, a larger one at each mean, and a line through the means of a learner."""
+    lines = [*dict.fromkeys(row["line"] for row in rows)]
+    rows = [{**row, "place": order.index(row["at"])} for row in rows]
+    rows = sorted(rows, key=lambda row: (lines.index(row["line"]), row["place"]))
+    means = averaged([{**row, "key": f"{row['line']} {row['at']}"} for row in rows], "key", ["y"])
+    x = {"field": "at", "type": "ordinal", "title": title, "sort": order, "axis": {"labelAngle": 0}}
+    y = {"field": "y", "type": "quantitative", "title": up, "scale": {"zero": False}}
+    color, shape = ({"scale": scale} for scale in looks(lines))
+    line = {"field": "line", "type": "nominal", "title": None}
+    look = {"color": line | color, "shape": line | shape}
+    said = tip(run="run", line="line", draw="draw", y=up, setting="setting", text="it wrote")
+    short = tip(run="run", line="line", draws="draws", y=f"mean {up}", setting="setting")
+    layers = [
+        layer("means", {"type": "line", "opacity": 0.8}, x=x, y=y, color=look["color"], order={"field": "place"}),
+        layer("draws", {"type": "point", "opacity": FAINT, "size": 30}, x=x, y=y, **look, tooltip=said),
+        layer("means", {"type": "point", "size": 110, "opacity": 1}, x=x, y=y, **look, tooltip=short),
+    ]
+    about = f"{up} along {title}: " + "; ".join(f"{m['line']} {m['y']:.3g} at {m['at']}" for m in means)
+    return spec(about, {"draws": rows, "means": means}, layers, height=280)
+
+
+# samplers by decodings -----------------------------------------------------------------------------------------------
+
+
+def trained_with(found: Committed, profile: str, condition: str) -> str:
+    """The way of sampling that a run was trained with, where it sets nothing else; "" for any other run."""
+    entry = unusual(found, profile, condition)
+    own = entry.keys() - {"algorithm"}
+    if not own:
+        return "plain"
+    (way, *others) = own
+    return way if not others and way in SAMPLED else ""
+
+
+def heat(found: Committed, name: str, profile: str, conditions: Sequence[str]) -> dict[str, Chart]:
+    """Score gained over the untrained model that is decoded in the same way: a row a sampler in training, a column a
+    decoding."""
+    scores = found.measured[profile].pivot_table(index=["condition", "decoding"], columns="seed", values="score")
+    start = next((c for c in conditions if found.runs[profile][c].get("updates") == 0), None)
+    ways = {c: way for c in conditions if c != start and (way := trained_with(found, profile, c))}
+    rows = []
+    for condition, way in ways.items():
+        for decoding in (d for d in WAYS if (condition, d) in scores.index and (start, d) in scores.index):
+            gain = (scores.loc[condition, decoding] - scores.loc[start, decoding]).dropna()
+            mean = paired.mean_interval(gain.to_numpy())
+            said = {"trained": WAYS[way], "decoded": WAYS[decoding], "gain": float(f"{mean.estimate:.4g}")}
+            said |= {"shown": signed(mean.estimate, None, None), "interval": signed(mean.estimate, mean.low, mean.high)}
+            said |= {"score": number(scores.loc[condition, decoding].mean()), "draws": len(gain)}
+            own = "yes" if way == decoding else "no"
+            about = {"run": named(found, profile, condition), "setting": settings(found, profile, condition)}
+            rows.append(about | said | {"own": own})
+    return {f"{name}-gain": grid(rows)} if rows else {}
+
+
+def grid(rows: Sequence[Mapping[str, Any]]) -> Chart:
+    """A cell a sampler and decoding, brighter where more is gained; framed where it is decoded as trained."""
+    gains = [row["gain"] for row in rows]
+    dark = min(gains) + LIGHT * (max(gains) - min(gains))
+    x = {"field": "decoded", "type": "nominal", "title": "decoded with", "sort": [*WAYS.values()]}
+    x["axis"] = {"labelAngle": -35, "labelOverlap": False, "orient": "top"}
+    y = rows_axis([row["trained"] for row in rows]) | {"field": "trained", "title": "trained with"}
+    title = "score gained over the untrained model, decoded alike"
+    said = tip(run="run", decoded="decoded with", interval=title, score="mean score", draws="draws", own="as trained")
+    fill = {"field": "gain", "type": "quantitative", "scale": {"scheme": "cividis"}, "legend": None}
+    ink = {"condition": {"test": f"datum.gain > {dark:.4g}", "value": "black"}, "value": "white"}
+    frame = {"type": "rect", "filled": False, "stroke": COLORS[1], "strokeWidth": 3}
+    layers = [
+        layer("cells", {"type": "rect"}, x=x, y=y, color=fill),
+        layer("cells", frame, x=x, y=y) | {"transform": [{"filter": "datum.own == 'yes'"}]},
+        layer("cells", {"type": "text", "fontSize": 12}, x=x, y=y, text={"field": "shown"}, color=ink),
+        layer("cells", {"type": "rect", "opacity": 0}, x=x, y=y, tooltip=said),  # what the pointer finds
+    ]
+    about = f"{title}: " + "; ".join(f"{r['trained']} in training, {r['decoded']} in use {r['interval']}" for r in rows)
+    return spec(about, {"cells": rows}, layers, height={"step": 44})
