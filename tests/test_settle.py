@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -461,24 +462,68 @@ def test_the_texts_of_committed_rows_are_kept_where_their_numbers_come_out_again
     assert found.lacking(201) == ["ppo_kl_default"] and found.lacking(202) == []
 
 
-def test_texts_end_after_two_draws_in_a_row_that_go_wrong(going_wrong, monkeypatch, capsys):
-    """Of five draws the first, third and fourth are of another machine: the fifth is not tried."""
-    settling, made = going_wrong("ZeroDivisionError", 0), []
-    row = next(r for r in settling.rows if r["condition"] == "ppo_kl_0" and r["split"] == "test")
-    draws = (211, 212, 213, 214, 215)
-    settling.table = pd.DataFrame([{**row, "seed": draw, "score": 0.5 + (draw != 212)} for draw in draws])
-    settling.design = settling.design.model_copy(update={"draws": draws})
-
-    def rows(params, draw, names, jobs):
-        made.append(draw)
-        return [{**row, "seed": draw, "score": 0.5}]
-
-    monkeypatch.setattr(settle, "_made", rows)
+@pytest.fixture
+def lacking_texts(going_wrong, monkeypatch):
+    """A design of so many draws of one run each, whose texts are lacking, and the draws that were made."""
     monkeypatch.setattr(settled_texts, "of_run", lambda params, draw, name: [{"condition": name, "seed": draw}])
+
+    def begin(scores, said=lambda draw: None) -> tuple[Settling, list[int]]:
+        """scores: draw -> what its committed row has, where 0.5 comes out; said: what a draw comes to instead."""
+        settling, made = going_wrong("ZeroDivisionError", 0), []
+        row = next(r for r in settling.rows if r["condition"] == "ppo_kl_0" and r["split"] == "test")
+        settling.table = pd.DataFrame([{**row, "seed": draw, "score": score} for draw, score in scores.items()])
+        settling.design = settling.design.model_copy(update={"draws": tuple(scores)})
+
+        def rows(params, draw, names, jobs):
+            made.append(draw)
+            return said(draw) or [{**row, "seed": draw, "score": 0.5}]
+
+        monkeypatch.setattr(settle, "_made", rows)
+        return settling, made
+
+    return begin
+
+
+def kept(settling) -> list[int]:
+    return [text["seed"] for text in settled_texts.Texts(settling.params, settling.table).kept]
+
+
+def test_texts_end_after_two_draws_in_a_row_that_go_wrong(lacking_texts, capsys):
+    """Of five draws the first, third and fourth are of another machine: the fifth is not tried."""
+    settling, made = lacking_texts({211: 1.5, 212: 0.5, 213: 1.5, 214: 1.5, 215: 1.5})
     assert not settle.texts(settling, jobs=1)
-    assert made == [*draws[:4]] and "two draws in a row" in capsys.readouterr().err
-    found = settled_texts.Texts(settling.params, settling.table)
-    assert [text["seed"] for text in found.kept] == [212]
+    assert made == [211, 212, 213, 214] and "two draws in a row" in capsys.readouterr().err
+    assert kept(settling) == [212]
+
+
+def test_texts_go_on_after_a_draw_in_which_a_run_raises_twice(lacking_texts, capsys):
+    failed = Failed("ppo_kl_0", "KeyError: 'x'")
+    settling, _ = lacking_texts({211: 0.5, 212: 0.5, 213: 0.5}, lambda draw: failed if draw == 212 else None)
+    assert not settle.texts(settling, jobs=1) and kept(settling) == [211, 213]
+    said = capsys.readouterr()
+    assert "draw 212: ppo_kl_0 raised twice: KeyError: 'x'" in said.err and "draw 212: texts of 0 runs" in said.out
+
+
+def test_texts_that_were_stopped_go_on_where_they_ended(lacking_texts, capsys):
+    stops = [212]
+
+    def stopped(draw):
+        if draw in stops:
+            stops.remove(draw)
+            raise OSError("no room")
+
+    settling, made = lacking_texts({211: 0.5, 212: 0.5, 213: 0.5}, stopped)
+    assert not settle.texts(settling, jobs=1) and kept(settling) == [211]
+    assert "draw 212: no room; once that is mended, the same command goes on" in capsys.readouterr().err
+    assert settle.texts(settling, jobs=1) and kept(settling) == [211, 212, 213] and made == [211, 212, 212, 213]
+
+
+def test_for_the_texts_of_a_run_what_it_starts_from_is_trained_too():
+    runs = {"ppo": {}, "supervised": {}, "nlpo": {}, "sup_ppo": {"start": "supervised"}}
+    texts = settled_texts.Texts.__new__(settled_texts.Texts)
+    texts.params = SimpleNamespace(all_runs=runs)
+    assert texts.needed(["sup_ppo", "ppo"]) == ["ppo", "supervised", "sup_ppo"]
+    assert texts.needed(["nlpo"]) == ["nlpo"]
 
 
 def test_another_rule_is_refused(folder):
