@@ -71,6 +71,14 @@ def world(built, tmp_path) -> Path:
     return tmp_path / "world"
 
 
+@pytest.fixture(scope="session")
+def site(tmp_path_factory) -> Path:
+    """The built site, made once."""
+    from tests.site_made import make
+
+    return make(tmp_path_factory.mktemp("site"))
+
+
 @pytest.fixture
 def trainings(monkeypatch) -> list[str]:
     """Labels of every training that really happens."""

@@ -278,7 +278,7 @@ def test_every_report_with_such_a_picture_has_charts_beside_it():
 
 
 def read_back(fields: dict) -> list[dict]:
-    """Rows, as docs/assets/charts.js makes them; that it does is seen where a browser hovers (test_site)."""
+    """Rows, as docs/assets/charts.js makes them; that it does is seen where a browser hovers (test_site_browser)."""
     whole = {name: [at[0][i] for i in at[1]] if len(at) > 1 else at[0] for name, at in fields.items()}
     return [dict(zip(whole, row)) for row in zip(*whole.values())]
 

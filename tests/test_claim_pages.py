@@ -1,0 +1,288 @@
+"""The pages of claims and of findings: their numbers, words and texts are those of the committed tables, and what each
+says of tests, runs and commands is so."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from workbook.grue.pictures import label
+from workbook.results.files import SAMPLES, read_text, standing
+from workbook.results.tables import between
+from workbook.site import benchmark, build, charts, claim_page, committed, effects, five, forest, front, texts
+
+from .lab import SLOWER
+from .site_made import ROOT, found
+
+pytestmark = [pytest.mark.xdist_group("site"), pytest.mark.timeout(900 * SLOWER)]  # built once, not once a worker
+
+
+def test_a_claims_page_shows_each_profiles_numbers_in_their_unit_first(site):
+    row = found().ledgers["settle"]["P04"]
+    test = next(c for c in row["components"] if c["name"] == "equal beta and decoding")
+    text = re.sub(r"<[^>]+>", "", (site / "claims/P04/index.html").read_text(encoding="utf-8"))
+    low, high = text.index(effects.raw(test)), text.index(effects.yardsticks(test))
+    assert low < high and effects.raw_published(test) in text and "dvc repro runs@" in text
+    assert "ppo_kl_default" in text and "What would change our mind" in text
+    said = (site / "claims/P01/index.html").read_text(encoding="utf-8")
+    assert "reviews, 5 seeds of one base model" in said and "imdb, 5 draws" in said and "reviews, 5 draws" not in said
+
+
+def test_a_claims_page_has_five_texts_of_every_seed_and_run_shown():
+    """Of the registered design the first draw's, and a page of its own for each run, with every draw that it has."""
+    rows = found().rows("P01")
+    text = texts.section(found(), rows)
+    assert set(re.findall(r'\?\?\? note "(.+); (\w+), seed (\d+)"', text)) >= {
+        ("PPO, β = 0", "imdb", "1"),
+        *(("PPO, β = 0", "reviews", str(seed)) for seed in range(1, 6)),
+        ("PPO, β = 0", "settle", "101"),
+    }
+    assert "**Not of every seed:** of `imdb`, 1 of 5 seeds." in text.partition("###")[0]
+    assert "Of seeds 2, 3, 4 and 5 no text is committed" in text  # of imdb
+    blocks = text.split("???")[1:]
+    assert blocks and all(len(re.findall(r"^    \d\. ", block, re.MULTILINE)) == 5 for block in blocks)
+    assert (
+        f"[PPO, β = 0](/texts/ppo_kl_0/index.md) ({texts.how_many(found(), 'ppo_kl_0')})" in text
+        and "settle, seed 102" not in text
+    )
+    lines = map(json.loads, read_text(standing(ROOT / "reports/mini", SAMPLES)).splitlines())
+    first = next(line["response"] for line in lines if line["condition"] == "ppo_kl_0")
+    assert committed.safe(" ".join(first.split())) in texts.section(found(), {"mini": rows["mini"]})
+
+
+OF_DRAW = re.compile(r"^\*\*\[Draw (\d+)(?:, again \((\d)\))?\].*$", re.MULTILINE)
+
+
+def test_every_run_of_the_registered_design_has_five_texts_of_each_draw_on_its_page():
+    """Those of a run's repetitions are on its page; a page says of how many of its draws it has texts."""
+    table, pages, there = found().measured["settle"], texts.pages(found()), set()
+    for name, runs in texts.of_pages(found()).items():
+        _, *parts = OF_DRAW.split(pages[texts.place(name)])
+        for seed, again, block in zip(parts[::3], parts[1::3], parts[2::3]):
+            there.add((runs[int(again or 1) - 1], int(seed)))
+            assert [*"12345"] == re.findall(r"^(\d)\. ", block, re.MULTILINE), (name, seed, again)
+        kept, every = ({s for n, s in pairs if n == name} for pairs in (there, zip(table.condition, table.seed)))
+        assert ("of its" in texts.how_many(found(), name)) == (kept != every)
+        assert f", {texts.how_many(found(), name)}: " in pages[texts.place(name)]
+    committed_texts = {(name, text.seed) for name, each in found().texts["settle"].items() for text in each}
+    assert there == committed_texts <= {*zip(table.condition, table.seed)} and len(there) >= 352
+    assert "[P01](/claims/P01/index.md)" in pages["texts/ppo_kl_0/index.md"]
+    assert f"- [untrained](/{texts.place('zero_shot')})" in pages[texts.INDEX]
+
+
+def test_no_claims_page_denies_texts_that_are_committed():
+    denied = []
+    for name in found().claims:
+        if rows := found().rows(name):
+            there = [c for p in rows for c in committed.named_conditions(rows) if c in found().texts[p]]
+            assert texts.section(found(), rows).startswith("No text of these runs") != bool(there), name
+            denied += [] if there else [name]
+    assert not {"P05", "P21", "P37", "K02"} & {*denied}
+    for name in ("P05", "P21", "P37", "K02"):  # of these the registered design alone has numbers, or it and others
+        text = texts.section(found(), found().rows(name))
+        assert {*re.findall(r"; settle, seed (\d+)\"", text)} == {"101"} and "**Draw by draw**" in text, name
+
+
+def test_a_claim_nobody_tested_says_what_it_would_take():
+    untested = [name for name in found().claims if not found().rows(name) and name not in found().benchmark]
+    assert untested
+    for name in untested:
+        text = claim_page.page(found(), name)
+        assert "**Not tested here.**" in text and "It would take: ." not in text and "## What was found" not in text
+
+
+def test_the_commands_of_a_claim_name_stages_that_there_are():
+    for name, claim in found().claims.items():
+        for runs in re.findall(
+            r"(?:cd (\S+) && \S*/)?(?:\.venv/bin/)?dvc repro ([^)\n]*)", claim_page.page(found(), name)
+        ):
+            profile = Path(runs[0]).name if runs[0] else "mini"
+            for stage in runs[1].split():
+                kind, _, run = stage.partition("@")
+                assert kind in ("runs", "continued") and run in found().runs[profile], (claim, stage)
+
+
+def test_a_word_in_the_table_of_findings_has_its_doubts():
+    lines = claim_page.index(found(), [*found().claims]).splitlines()
+    for claim, row in found().ledgers["settle"].items():
+        line = next(line for line in lines if f"/claims/{claim}/" in line)
+        said = line.split(" | ")[1]
+        assert ("not settled" in said) == (committed.tested(row) and row.get("settled") is False), claim
+        assert ("turns at half the budget" in said) == (committed.tested(row) and bool(row.get("turns"))), claim
+    assert "not settled" in next(line for line in lines if "/claims/P20/" in line).split(" | ")[1]
+
+
+def test_a_claims_page_opens_with_its_words_in_a_sentence():
+    text = claim_page.page(found(), "P20").split("\n\n")[1]
+    deciding = committed.deciding(found().ledgers["settle"]["P20"])
+    assert text.startswith(
+        "**In `settle`: *opposite*, not settled.** Of its 4 deciding tests (all must hold): 2 hold, but"
+    )
+    assert sum(int(n) for n in re.findall(r"(?:: |; )(\d+) ", text.partition("tests")[2])) == len(deciding) == 4
+
+
+def test_claims_about_supervised_policies_say_that_their_texts_may_end():
+    told = {c for c in found().claims for p, r in found().rows(c).items() if claim_page.supervised(found(), p, r)}
+    assert told == {"P09", "P10", "P26", "P27"}
+    assert claim_page.page(found(), "P10").split("\n\n").count(claim_page.MAY_END) == 1
+    assert claim_page.MAY_END not in claim_page.page(found(), "P20")
+
+
+def test_running_a_claim_again_says_what_becomes_of_the_other_tables():
+    text = claim_page.again(found(), found().rows("P04"))
+    runs = len(text.partition("dvc repro ")[2].partition("\n")[0].split())
+    assert f"These are {runs} of the profile's {len(found().runs['mini'])} runs." in text
+    assert "`git checkout reports/mini` brings the committed ones back" in text and "the command says so" in text
+
+
+def component(**other):
+    zero = {"difference": 0.1, "low": 0.05, "high": 0.15, "effect": 0.2, "effect_low": 0.1, "effect_high": 0.3}
+    made = {"unit": "yardsticks", "metric": "score", "direction": "greater", "stated": 0.4, "word": "holds"}
+    return {**zero, **made, "published": None, "published_low": None, "published_high": None, **other}
+
+
+def test_a_published_effect_is_shown_in_the_metrics_own_unit():
+    told = component(published=0.5, published_low=0.2521, published_high=0.7515)
+    assert effects.raw_published(told) == "+0.179 [0.090, 0.269]"  # one yardstick: .847 - .489
+    assert effects.raw(told) == "+0.100 [0.050, 0.150]"
+    assert effects.raw_published(component()) == "" and effects.raw(component(difference=None)) == ""
+
+
+def test_a_row_of_the_forest_lies_where_its_numbers_are():
+    drawn = effects.row(component(published=-0.4), 0.4)
+    (at,) = re.findall(r'circle class="measured" cx="([\d.]+)"', drawn)
+    low, high = map(float, re.search(r'interval" d="M([\d.]+) 9H([\d.]+)"', drawn).groups())
+    edge = float(re.search(r'published" d="M([\d.]+) ', drawn)[1])
+    assert (float(at), low, high, edge) == (146.0, 123.0, 169.0, 8.0)
+    assert 'aria-label="measured +0.200 [0.100, 0.300], published −0.400 yardsticks; the axis goes to 0.4"' in drawn
+    assert effects.reach([component()]) == pytest.approx(0.44) and effects.reach([]) > 0
+
+
+@pytest.mark.parametrize(
+    ("word", "direction", "said"),
+    [
+        ("holds", "greater", "an interval that takes in 0, or lies below 0"),
+        ("holds", "less", "an interval that takes in 0, or lies above 0"),
+        ("holds, but smaller than stated", "greater", "an interval that takes in 0, or reaches 0.4 yardsticks"),
+        ("too small", "greater", "an interval that reaches 0.4 yardsticks, either way"),
+        ("opposite", "greater", "an interval that takes in 0, or lies on the other side of it"),
+        ("open", "greater", "more draws: an interval on one side of 0, or inside ±0.4 yardsticks"),
+        ("holds", "equal", "an interval that leaves ±0.4 yardsticks"),
+        ("opposite", "equal", "an interval that reaches into ±0.4 yardsticks"),
+    ],
+)
+def test_what_would_turn_a_word_is_what_the_rule_says(word, direction, said):
+    assert effects.turning(component(word=word, direction=direction)) == said
+
+
+def test_a_claim_of_the_benchmark_has_its_word_its_tests_and_what_is_said_of_them():
+    rows = list(csv.DictReader((ROOT / "reports/grue/claims.csv").open()))
+    told, index = found().benchmark, claim_page.index(found(), [*found().claims])
+    words = {row["id"]: row["word"] for row in rows if row["role"] == "decides"}
+    assert {*told} == {*words} and len(told) == 15
+    assert "not testable here" not in words.values()  # each has a supervised start where it needs one
+    for name in told:
+        text, mine = claim_page.page(found(), name), [row for row in rows if row["id"] == name]
+        assert "Not tested here" not in text and f">{mine[0]['word']}</span> | – |" in text
+        section = text.partition("## On the benchmark")[2]
+        assert mine[0]["said"] in section
+        for row in mine:
+            low, high = (float(row[end]) for end in ("low", "high"))
+            assert between(low, high) in section and f">{row['test_word']}<" in section
+        line = next(line for line in index.splitlines() if f"/claims/{name}/" in line)
+        assert line.endswith(f">{mine[0]['word']}</span> |")
+    alone = dataclasses.replace(found(), benchmark={})
+    assert "**Not tested here.**" in claim_page.page(alone, "P35") and "grue" not in claim_page.index(alone, ["P35"])
+
+
+def test_a_claim_of_the_benchmark_has_arms_what_would_turn_it_texts_and_a_command():
+    board = (ROOT / "reports/grue/leaderboard.md").read_text(encoding="utf-8")
+    for name in found().benchmark:
+        text = claim_page.page(found(), name).partition("## On the benchmark\n")[2]
+        asked = benchmark.plan(ROOT).tests(name)
+        parts = dict(re.findall(r"### ([\w ]+\w).*\n\n((?:.|\n(?!##))+)", text))
+        turned, arms, wrote, again = parts.values()
+        assert [*parts] == [*TOLD_OF_THE_BENCHMARK], name
+        assert all(f"| {test.name} | " in turned for test in asked.values() if test.role == "decides")
+        assert all(f"| {label(arm)} |" in arms or f"“{arm}”" in arms for arm in benchmark.named(asked))
+        written = [line for line in wrote.splitlines() if line.startswith("    | ")]
+        assert "No text" not in wrote and written and all(line.strip() in board for line in written)
+        assert "make grue\n" in again and re.search(r"\d+ to \d+ minutes on two cores", again)
+        on_the_scale = [test for test in asked.values() if test.column != "metric/words"]
+        assert text.count('class="forest-row"') == len(on_the_scale), name
+    text = claim_page.page(found(), "P31")
+    assert "supervised + PPO − (supervised + PPO, METEOR paid), by `metric/parent`, on `totto`" in text
+    assert "| supervised | PPO, paid meteor_stem | " in text and "updates `11`" in text
+    assert "mean over `common_gen`, `totto` and `narrativeqa`, less that over `cnn_dailymail` and `wmt16`" in (
+        claim_page.page(found(), "P13")
+    )
+
+
+TOLD_OF_THE_BENCHMARK = (
+    "What would change our mind",
+    "The arms and their settings",
+    "What the arms wrote",
+    "Run it again",
+)
+
+
+@pytest.mark.parametrize(
+    ("word", "stated", "high", "said"),
+    [
+        ("too small", 0.02, 0.01, "an interval that reaches 0.02 on the scale, either way"),
+        ("holds", 0.0, 0.1, "an interval that takes in 0, or lies below 0"),
+        ("opposite", 0.0, -0.1, "an interval on the other side of 0"),
+        ("open", 0.0, 0.1, "more seeds: an interval on one side of 0"),
+        ("no supervised start", 0.02, 0.1, "a supervised start: one that beats the raw model on validation references"),
+    ],
+)
+def test_what_would_turn_a_test_of_the_benchmark(word, stated, high, said):
+    row = {"word": word, "stated": stated, "high": high, "direction": "greater", "unit": benchmark.SCALE}
+    assert benchmark.turning(row) == said
+
+
+def test_each_of_the_five_results_leads_to_a_section_of_a_page_made_from_the_tables():
+    text = (ROOT / five.PAGE).read_text(encoding="utf-8")
+    assert five.page(found()) == text, "type: python -m workbook.site readme"
+    assert re.findall(r"^## (\w+)$", text, re.MULTILINE) == [*front.FIVE] and "forest row" not in text
+    for claim, name in front.FIVE.items():
+        section = text.partition(f"\n## {claim}\n")[2].partition("\n## ")[0]
+        assert f"{five.PAGE}#{claim.lower()})" in front.five(found()), claim
+        assert f"| {effects.raw(front.test(found(), claim, name))} |" in section, claim
+        assert len(re.findall("^### ", section, re.MULTILINE)) >= len(
+            [each for each in committed.deciding(found().ledgers["settle"][claim]) if each["effect"] is not None]
+        ), claim
+
+
+def test_a_result_of_the_front_names_a_report_that_is_there():
+    rows = [line for line in front.five(found()).splitlines() if line.startswith("| [")]
+    pages = [re.search(r"\| \[\w+\]\((reports/[\w/]+\.md)\) \|$", row)[1] for row in rows]
+    assert len(pages) == len(front.FIVE) and all((ROOT / page).is_file() for page in pages)
+
+
+def test_a_claims_page_has_its_numbers_before_the_axis_that_all_tests_share():
+    text = claim_page.page(found(), "P01", [f"P01-{charts.EFFECTS}", "P01-score"])
+    numbers, axis = text.index("| +0.283 [0.268, 0.299] |"), text.index(f'data-chart="P01-{charts.EFFECTS}"')
+    assert text.index("## What was found") < numbers < axis < text.index("## What would change our mind")
+
+
+def test_findings_open_with_eight_rows_of_the_forest_and_fold_the_rest():
+    first, rest = forest.split(found())
+    assert len(first) == 8 and len(rest) > 20 and not [row for row in rest if row in first]
+    text = build.findings(found())
+    assert not re.search(r' d="[^"]*−', text), "a minus of text in a path: a browser draws none of what follows"
+    before, _, folded = text.partition("??? note")
+    assert before.count('class="forest-row"') == 8 and folded.count('class="forest-row"') == len(rest)
+    for claim, test in first:
+        assert f"| {effects.raw(test)} |" in before and found().claims[claim]["claim"].split()[0] in before
+
+
+def test_a_headline_without_a_published_effect_is_an_error_that_names_it(monkeypatch):
+    monkeypatch.setitem(forest.HEADLINES, "P41", "score")
+    with pytest.raises(ValueError, match="no published effect beside one of settle in P41"):
+        forest.split(found())
