@@ -178,7 +178,7 @@ def drawn(profile: str, condition: str, decoding: str = "plain") -> pd.DataFrame
 
 def test_lines_along_beta_are_of_runs_that_have_another_beside_and_of_the_untrained_model():
     runs = ["zero_shot", "ppo_kl_0", "ppo_kl_default", "ppo_gamma_050"]
-    chart = report_charts.along_beta(found(), "x", "full", runs)["x-kl_deployed"]
+    (chart,) = report_charts.along_beta(found(), "x", "full", runs).values()
     assert {row["run"] for row in chart["datasets"]["means"]} == {"untrained", "PPO, β = 0", "PPO, β = 0.2"}
 
 
@@ -223,7 +223,7 @@ def test_along_p_stand_the_runs_that_set_nothing_else_decoded_in_both_ways_as_in
     draw = sweep_charts.along("mask_top_p", "score", decodings=("plain", "own"))
     chart = draw(found(), "x", "full", shown)["x-score"]
     values = ["0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "0.95", "0.99", "1"]
-    assert chart["layer"][0]["encoding"]["x"]["sort"] == values
+    assert chart["layer"][0]["encoding"]["x"]["sort"] == [*values, "no mask", "untrained"]
     of = {"0.3": "nlpo_p_030", "0.9": "nlpo_kl_default", "1": "nlpo_p_100"}  # 0.9 is usual, and so is β = 0.2
     for (at, run), (line, decoding) in itertools.product(
         of.items(), {"NLPO, decoded plainly": "plain", "NLPO, decoded as trained": "own"}.items()
@@ -234,21 +234,27 @@ def test_along_p_stand_the_runs_that_set_nothing_else_decoded_in_both_ways_as_in
         assert mean["y"] == pytest.approx(table.score.mean(), rel=1e-4) and mean["draws"] == 8
     order = [row["at"] for row in chart["datasets"]["means"] if row["line"] == "NLPO, decoded plainly"]
     assert order == values  # a line goes through them in this order
-    assert {row["line"] for row in chart["datasets"]["draws"]} == {"NLPO, decoded plainly", "NLPO, decoded as trained"}
+    lines = {"NLPO, decoded plainly", "NLPO, decoded as trained", "PPO", "untrained"}
+    assert {row["line"] for row in chart["datasets"]["draws"]} == lines
+    assert [row["y"] for row in rows_of(chart, at="no mask")] == pytest.approx(
+        list(drawn("full", "ppo_kl_default").score), rel=1e-4
+    )
+    assert len(rows_of(chart, at="untrained")) == 8  # decoded once
 
 
 def test_along_the_updates_between_refreshes_a_mask_that_is_never_refreshed_is_the_last():
     shown = found().shown["full"]["mask"]
     chart = sweep_charts.along("sync_every", "score")(found(), "x", "full", shown)["x-score"]
-    assert chart["layer"][0]["encoding"]["x"]["sort"] == ["1", "2", "5", "8", "never"]
+    assert chart["layer"][0]["encoding"]["x"]["sort"] == ["1", "2", "5", "8", "never", "no mask", "untrained"]
     never = [row["y"] for row in rows_of(chart, at="never")]
     assert never == pytest.approx(list(drawn("full", "nlpo_initial").score), rel=1e-4)
     assert sweep_charts.along("sync_every", "score")(found(), "x", "imdb", found().shown["imdb"]["mask"]) == {}
 
 
-def test_along_gamma_each_learner_has_its_line_and_one_of_a_single_value_none():
+def test_along_gamma_each_learner_has_its_line_and_what_has_no_gamma_a_place_of_its_own():
     chart = sweep_charts.along("gamma", "score")(found(), "x", "full", found().shown["full"]["gamma"])["x-score"]
-    assert {row["line"] for row in chart["datasets"]["draws"]} == {"PPO", "NLPO"}
+    assert {row["line"] for row in chart["datasets"]["draws"]} == {"PPO", "NLPO", "bandit", "untrained"}
+    assert {row["run"] for row in rows_of(chart, at="one action")} == {"bandit"}
     assert {row["run"] for row in rows_of(chart, line="PPO", at="0.99")} == {"PPO, β = 0.2"}
 
 
@@ -260,6 +266,8 @@ def test_a_cell_is_what_is_gained_over_the_untrained_model_that_is_decoded_alike
     ]
     gain = drawn("full", "ppo_top_k", "top_p").score - drawn("full", "zero_shot", "top_p").score
     assert cells["top-k", "top-p"]["gain"] == pytest.approx(gain.mean(), rel=1e-3)
+    scale = chart["layer"][0]["encoding"]["color"]["scale"]["domain"]
+    assert scale[1] < cells["ancestral", "greedy"]["gain"]  # greedy decoding does not take the scale
     half = scipy.stats.t.ppf(0.975, 7) * gain.std() / 8**0.5
     assert cells["top-k", "top-p"]["interval"] == tables.signed(gain.mean(), gain.mean() - half, gain.mean() + half)
 

@@ -14,7 +14,19 @@ import pytest
 from workbook.grue.pictures import label
 from workbook.results.files import SAMPLES, read_text, standing
 from workbook.results.tables import between
-from workbook.site import benchmark, build, charts, claim_page, committed, effects, five, forest, front, texts
+from workbook.site import (
+    benchmark,
+    build,
+    charts,
+    claim_page,
+    claim_runs,
+    committed,
+    effects,
+    five,
+    forest,
+    front,
+    texts,
+)
 
 from .lab import SLOWER
 from .site_made import ROOT, found
@@ -133,8 +145,22 @@ def test_claims_about_supervised_policies_say_that_their_texts_may_end():
     assert claim_page.MAY_END not in claim_page.page(found(), "P20")
 
 
+def test_claims_about_a_dqn_say_what_it_is_paid():
+    assert claim_page.page(found(), "C11").split("\n\n").count(claim_page.KL_PAID) == 1
+    assert claim_page.KL_PAID not in claim_page.page(found(), "C10")
+
+
+def test_a_peak_says_what_its_number_is_and_what_would_turn_it():
+    """P18 is opposite with a height above 0: the word is not of that number."""
+    page = claim_page.page(found(), "P18")
+    assert page.count(claim_page.PEAK) == 2 and claim_page.PEAK not in claim_page.page(found(), "P20")
+    turned = "values inside the range that are no longer all shown to lie below one of its ends"
+    assert f"| {turned} |" in page and turned not in claim_page.page(found(), "P21")
+    assert "p = 0.5 − p = 0.1, decoded as trained" in page  # of `full`, in the closer look
+
+
 def test_running_a_claim_again_says_what_becomes_of_the_other_tables():
-    text = claim_page.again(found(), found().rows("P04"))
+    text = claim_runs.again(found(), found().rows("P04"))
     runs = len(text.partition("dvc repro ")[2].partition("\n")[0].split())
     assert f"These are {runs} of the profile's {len(found().runs['mini'])} runs." in text
     assert "`git checkout reports/mini` brings the committed ones back" in text and "the command says so" in text

@@ -16,7 +16,7 @@ from tests import second_results
 from workbook.figures import about, dots, frontier, lines, parts
 from workbook.figures.parts import svg
 from workbook.ledger import told
-from workbook.reports import gamma, pages
+from workbook.reports import gamma, mask, pages
 from workbook.results import design
 from workbook.results import results as tables
 from workbook.results.results import ReportError
@@ -232,6 +232,27 @@ def test_the_figure_of_gamma_says_what_it_shows(mini):
     lengths = tables.load(mini, mini.reports["length"].conditions)
     _, _, figure = next(gamma.figures(lengths))
     assert len(figure.axes) == 4 and "one length" not in _words(figure)
+
+
+def test_a_mask_with_another_floor_is_on_no_line_along_its_values():
+    """It took the place of NLPO's own run in the figure of training, and was a second line without a name."""
+    full = workbook.runs.checks.load(Path("profiles/full/params.yaml"))
+    results = tables.load(full, full.reports["mask"].conditions)
+    assert "nlpo_min_100" in results.conditions
+    (along_p,), (along_mu,) = (mask.along(results, field) for field in ("mask_top_p", "refresh"))
+    assert along_mu.conditions == ("ppo_top_p", "nlpo_sync_2", "nlpo_kl_default", "nlpo_sync_8", "nlpo_initial")
+    assert len(along_p.conditions) == 12 and along_p.conditions[8] == "nlpo_kl_default"
+    said = {name: figure.get_label() for name, _, figure in mask.figures(results)}
+    curve = pd.read_csv("reports/full/curves.csv.xz", low_memory=False).query("condition == 'nlpo_kl_default'")
+    means = curve.groupby("update")["objective/score"].mean()
+    assert f"every 5 NLPO: score in training {means.iloc[0]:.3f} first, {means.iloc[-1]:.3f} last" in said["training"]
+
+
+def test_along_each_rules_own_number_the_words_have_that_number(mini):
+    results = tables.load(mini, mini.reports["samplers"].conditions)
+    series = [design.Series("top-p", ("mask_top_p", "ppo_kl_default"), (0.95, float("inf")))]
+    label = lines.each(results, series, "score", {"plain": "decoded plainly"}).get_label()
+    assert " at 0.95, " in label and " at none" in label
 
 
 def _words(figure):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from workbook.figures.names import digits
 from workbook.figures.parts import (
     alt_text,
     caption,
@@ -102,11 +103,11 @@ def each(
         for at, (axis, (item, looks, table)) in enumerate(zip(axes, found)):
             _draw(axis, table, looks, metric)
             dashed |= _start(axis, results, zero, metric)
-            names = ["none" if math.isinf(x) else tick(x) for x in item.x]
+            names, spoken = (["none" if math.isinf(x) else say(x) for x in item.x] for say in (tick, digits))
             axis.set_xticks(range(len(names)), names, rotation=45)
             axis.set(title=item.label, xlim=(-0.5, len(names) - 0.5), xlabel="")
             axis.set_ylabel(label(metric, world) if at % columns == 0 else "")
-            said += [f"{item.label}, {text}" for text in _means(table, looks, metric)]
+            said += [f"{item.label}, {text}" for text in _means(table, looks, metric, spoken.__getitem__)]
         legend(figure, [handle(i, name) for i, name in enumerate(decodings.values())] + [zero_handle()] * dashed)
         caption(figure, f"{seeds_note(results, (metric,))} Values at equal distances. {note}{lost_note(results)}")
     what = f"{short(metric, world)} along each rule's own number"
@@ -250,13 +251,13 @@ def _start(axis: Axes, results: Results, zero: str | None, metric: str) -> bool:
     return start is not None
 
 
-def _means(table: pd.DataFrame, series: Sequence[Series], metric: str) -> list[str]:
-    """For the alt text: a text per series."""
+def _means(table: pd.DataFrame, series: Sequence[Series], metric: str, called: Callable[..., str] = tick) -> list[str]:
+    """For the alt text: a text per series. called: how a value of x is said."""
     if not len(table):
         return []
     means = table.groupby(["series", "x"]).value.agg(middle(metric))
     return [
-        f"{series[i].label} {short(metric)} {', '.join(f'{number(v)} at {tick(x)}' for x, v in means[i].items())}"
+        f"{series[i].label} {short(metric)} {', '.join(f'{number(v)} at {called(x)}' for x, v in means[i].items())}"
         for i in sorted(table.series.unique())
     ]
 

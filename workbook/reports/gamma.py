@@ -60,14 +60,13 @@ def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
 
 
 def headline(results: Results) -> list[Compared]:
-    pairs = []
+    whole = {s.label: dict(zip(s.x, s.conditions)).get(1.0) for s in along(results)}
+    alone = [s for s in along(results) if not s.joined]  # one action: the title's question
+    pairs = [Pair(f"{s.label} − PPO, both γ = 1", s.conditions[0], whole["PPO"]) for s in alone if whole.get("PPO")]
     for s in along(results):
         known = dict(zip(s.x, s.conditions))
         if s.joined and 1.0 in known:
             pairs += [Pair(f"{s.label}, γ = 1 − γ = {x:g}", known[1.0], c) for x, c in known.items() if x < 1]
-    whole = {s.label: dict(zip(s.x, s.conditions)).get(1.0) for s in along(results)}
-    alone = [s for s in along(results) if not s.joined]
-    pairs += [Pair(f"{s.label} − PPO, both γ = 1", s.conditions[0], whole["PPO"]) for s in alone if whole.get("PPO")]
     return compare(results, pairs, METRICS)
 
 

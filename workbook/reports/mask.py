@@ -26,18 +26,16 @@ READ = {
     "controls": "The same runs, decoded in the two ways.",
     "frontiers": "Better is higher at the same KL.",
     "p": "Between the lines lies what decoding through the mask does; the *plain* line is what training under it does.",
+    "refresh": "As along p; at ∞ never refreshed; the longest other μ still refreshes three times.",
 }
-LIMITS = (
-    "The p with the highest mean is a choice after the fact; only the ledger's tests allow for that.",
-    "Refreshing is tried up to the longest μ that still refreshes three times in so short a training.",
-)
+LIMITS = ("The best p is chosen afterwards; only the ledger's tests allow for that (the design's from p = 0.3 on).",)
 METRICS = ("score", "generation_log_perplexity", "judge")
 
 
 def usual_mask(results: Results, but: str) -> dict[str, object]:
     """What NLPO's runs have in common while one setting of the mask varies."""
-    values = {"kl_coef": design.usual(results, "kl_coef"), "kl_target": 0.0, "mask": "policy", "algorithm": "nlpo"}
-    values |= {"refresh": design.usual(results, "sync_every"), "mask_top_p": design.usual(results, "mask_top_p")}
+    values = {k: design.usual(results, k) for k in ("kl_coef", "mask_top_p", "mask_min_tokens")}
+    values |= {"kl_target": 0.0, "mask": "policy", "algorithm": "nlpo", "refresh": design.usual(results, "sync_every")}
     return {k: v for k, v in values.items() if k != but}
 
 

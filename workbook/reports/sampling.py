@@ -22,7 +22,8 @@ what a sampler or a decoding does by itself cancels in it."""
 DETAIL = ("training_score", "distinct_2", "length")
 READ = {
     "heat": """If matching mattered, the framed cells would stand out from their row *and* their column; a bright
-column is a good decoding, a bright row a good training.""",
+column is a decoding that gains, a bright row a training that does (of the perplexity bright is worse). Greedy decoding
+repeats itself, and takes the most of the scale.""",
 }
 LIMITS = (
     "One task, language modelling; the paper's remark is mostly about translation.",

@@ -23,6 +23,7 @@ from workbook.results.tables import join, markdown, number, signed
 from workbook.runs import algorithms
 from workbook.site import effects
 from workbook.site.blocks import UNSEARCHED, folded, shell
+from workbook.statistics.paired import ALPHA
 from workbook.statistics.rule import FOR, HOLDS
 
 NAME = "grue"
@@ -33,7 +34,8 @@ SCALE, COUNTED = "on the scale", {"metric/words": "words"}  # what a difference 
 LONG = re.compile(r"make grue \[.*generated rows, ([^)]+)\)")  # in the Makefile's own words
 READ = (
     "Each seed is a draw of rows and a raw model of its own; every deciding test is needed. Differences are of scores "
-    "that run from 0 to 1, with 95 % intervals over seeds; the contrasts were fixed before the runs. "
+    "that run from 0 to 1, with 95 % intervals over seeds; p is that of *holds*, near 1 where numbers lie the other "
+    "way; the contrasts were fixed before the runs. "
     "[All claims on the benchmark](/reports/grue/claims.md), [the leaderboard](/reports/grue/leaderboard.md), "
     "[what it is](/docs/findings/grue.md)."
 )
@@ -92,7 +94,9 @@ def section(root: Path, claim: str, measured: pd.DataFrame) -> str:
     rows = [told(row, asked[row["name"]]) for row in first.to_dict("records") if row["n"] > 0]
     said = [measured.said.iloc[0]] if isinstance(measured.said.iloc[0], str) else []
     if measured.word.iloc[0] in FOR:
-        said.insert(0, f"q = {number(measured.q.iloc[0])}, over the claims that the benchmark tested.")
+        q = measured.q.iloc[0]
+        none = ": with so many tests the word would not stand" * bool(q > ALPHA)
+        said.insert(0, f"q = {number(q)}, corrected for all claims that the benchmark tested{none}.")
     parts = [tests(rows), *said, READ]
     parts += ["### What would change our mind", changes([row for row in rows if row["role"] == "decides"])]
     parts += ["### The arms and their settings", arms(found.settings, asked)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from workbook.site.committed import Committed
-from workbook.site.report_charts import Draw, along_beta, at_equal_cut, curves, frontier, levels
+from workbook.site.report_charts import Draw, against_kl, along_beta, at_equal_cut, curves, frontier, levels
 from workbook.site.sweep_charts import along, heat
 from workbook.site.vega import Chart
 
@@ -17,7 +17,7 @@ BESIDE: Mapping[tuple[str, str], Draw] = {
     ("kl", "learning_curves"): curves,
     ("kl", "frontier"): frontier,
     ("gamma", "gamma"): along("gamma", "score", "generation_log_perplexity"),
-    ("gamma", "frontiers"): frontier,
+    ("gamma", "frontiers"): against_kl,
     ("length", "length"): levels("score", "length"),
     ("controls", "levels"): levels("score"),
     ("dropout", "dropout_policy"): levels("score"),

@@ -162,7 +162,8 @@ BESIDE = (
 )
 KEY = (
     "A claim *holds*, perhaps *smaller than stated*; it is *too small* where an effect of the stated size is excluded "
-    "either way, *opposite* where some part is shown to go the other way, *open* where neither is known; *not "
+    "either way, in its own direction or against it, *opposite* where some part is shown to go the other way and not "
+    "to be too small, *open* where neither is known; *not "
     "settled*: some part is open; *turns*: after half the training the word, or a shown sign, was the other side's; a "
     "dash: not tested by these runs. The profiles: "
     + "; ".join(f"`{profile}`, {about}" for profile, about in ABOUT.items())

@@ -17,20 +17,22 @@ from workbook.ledger.contrast import in_words
 from workbook.results.measures import MEASURES
 from workbook.results.tables import PLURAL, join, markdown
 from workbook.runs import algorithms
-from workbook.site import benchmark, charts, cite, effects, texts, vega
-from workbook.site.blocks import UNSEARCHED, folded, shell
-from workbook.site.committed import ABOUT, DESIGN, Committed, deciding, folder, named_conditions, tested
+from workbook.site import benchmark, charts, cite, claim_runs, effects, texts, vega
+from workbook.site.blocks import UNSEARCHED, folded
+from workbook.site.committed import ABOUT, Committed, deciding, tested
 from workbook.synthesis import closer
-
-JUDGE, DRAW = (f".venv/bin/python -m workbook.stages.settle {what} {DESIGN}" for what in ("judge", "run"))
-NOT_SETTINGS = ("decodings", "test_prompts")  # of a run's entry: what is measured, not how it is made
-START = "start"  # the setting whose value is another run
-
 
 MAY_END = (
     "The texts of supervised policies may end here, where those of all others have as many tokens as are allowed; "
     "[what that changes](/docs/differences.md#two-settings-that-are-not-what-they-should-be), and which words could "
     "turn by it, was measured afterwards."
+)
+
+
+PAID = ("C09", "C11", "C13", "C14")  # about a DQN
+KL_PAID = (
+    "The DQN of these tests is paid a KL reward of 0.05, which the report's is not; "
+    "[what is known without it](/docs/differences.md#two-settings-that-are-not-what-they-should-be)."
 )
 
 
@@ -48,6 +50,8 @@ def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
     ]
     if any(supervised(found, profile, row) for profile, row in rows.items()):
         parts.insert(2, MAY_END)
+    if claim in PAID and rows:
+        parts.insert(2, KL_PAID)
     if rows:
         forest = [vega.place(name) for name in drawn if name == f"{claim}-{charts.EFFECTS}"]
         every = [vega.place(name) for name in drawn if name != f"{claim}-{charts.EFFECTS}"]
@@ -60,9 +64,9 @@ def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
         parts += ["## What would change our mind", changes(rows)]
         shown = figure(found, claim, rows)
         parts += ["## The figures"] * bool(every or shown) + [EVERY] * bool(every) + every + [shown] * bool(shown)
-        parts += ["## The runs and their settings", conditions(found, claim, rows)]
+        parts += ["## The runs and their settings", claim_runs.conditions(found, claim, rows)]
         parts += ["## What they wrote", texts.section(found, rows)]
-        parts += ["## Run just this again", again(found, rows)]
+        parts += ["## Run just this again", claim_runs.again(found, rows)]
     if claim in found.benchmark:
         parts += ["## On the benchmark", benchmark.section(found.root, claim, found.benchmark[claim])]
     parts += ["## What makes it hard to say", traps(about), f"## Cite this {UNSEARCHED}", cite.claim(found.root, claim)]
@@ -185,11 +189,19 @@ def tests(rows: Mapping[str, Mapping[str, Any]], role: str, drawn: bool = True) 
         if first["direction"] == "equal":
             asked = f"within ±{first['stated']:.2g} {first['unit']}"
         label = " ".join((MEASURES[first["metric"]].label or first["metric"]).split())
+        peak = f" {PEAK}" * (first["kind"] == "peak")
         parts += [
             f"### {name}" if role == "decides" else f"**{name}**",
-            f"*{label}*; asked beforehand: {asked}.\n\n{markdown(pd.DataFrame(table))}",
+            f"*{label}*; asked beforehand: {asked}.{peak}\n\n{markdown(pd.DataFrame(table))}",
         ]
     return parts
+
+
+PEAK = (
+    "The number is how far a parabola through all values rises in the middle above its ends; the word asks for more "
+    "than it: that some value inside the range beats the first and some the last (*holds*), and *opposite* is said "
+    "where one end is shown to beat every value inside, whatever the parabola does."
+)
 
 
 def draws_needed(test: Mapping[str, Any]) -> str:
@@ -227,8 +239,9 @@ EVERY = "Each point is a draw, the line its run's mean. Hover over a point, or t
 def of_draws(rows: Mapping[str, Mapping[str, Any]]) -> str:
     """How to read the forest of the first profile."""
     return (
-        f"Of `{next(iter(rows))}`, in yardsticks, which all share: small points are single draws, the large one their "
-        "mean with its interval, the diamond what was published. Hover over any of them, or tap it, for its numbers."
+        f"Of `{next(iter(rows))}`, in yardsticks, which all share: small points are single draws (of tests of two "
+        "runs), the large one their mean with its interval, the diamond what was published. Hover over any of them, or "
+        "tap it, for its numbers."
     )
 
 
@@ -251,68 +264,6 @@ def figure(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]]) 
             parts.append(f"From [the report]({place}/verdict.md) of `{profile}`, which says how to read it.")
             break
     return "\n\n".join(parts)
-
-
-def conditions(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """A row per condition and settings: what it sets beside its profile's sections, and the profiles where it sets
-    that."""
-    lines = []
-    for name in named_conditions(rows):
-        same: dict[tuple[str, str], list[str]] = {}
-        for profile in (p for p in rows if name in found.runs[p]):
-            entry = {k: v for k, v in found.runs[profile][name].items() if k not in NOT_SETTINGS}
-            called = found.names[profile]
-            same.setdefault((called[name], shown(entry, called)), []).append(f"`{profile}`")
-        lines += [{"run": run, "sets": sets, "in": join(where)} for (run, sets), where in same.items()]
-    files = [f"{folder(p)}/params.yaml".removeprefix("./") for p in rows if found.runs[p]]
-    links = join([f"[{file}](/{file})" for file in files])
-    report = found.claims[claim].get("report", "none")
-    also = f" The report that shows these runs is [{report}](/reports/mini/{report}/verdict.md)."
-    there = (found.root / f"reports/mini/{report}/verdict.md").is_file()
-    said = f"{markdown(pd.DataFrame(lines))}\n\nEverything else, so β and γ where a run does not set them, is as in "
-    return said + f"{links}." + also * there
-
-
-def shown(entry: Mapping[str, Any], called: Mapping[str, str]) -> str:
-    """ "algorithm `ppo`, gamma `1.0`"; another run, where this one starts, by its name (called: by id)."""
-    said = {name: called.get(value, f"`{value}`") if name == START else f"`{value}`" for name, value in entry.items()}
-    return ", ".join(f"{name} {value}" for name, value in said.items())
-
-
-def again(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """The commands that make the claim's deciding runs in the first profile that has them all, and those that judge
-    from committed tables."""
-    parts = []
-    for profile in sorted(rows.keys() - {DESIGN}, key=["mini", *rows].index):
-        runs, needed = found.runs[profile], named_conditions({profile: {"components": deciding(rows[profile])}})
-        if needed and all(name in runs for name in needed):
-            stages = " ".join(f"{'continued' if START in runs[name] else 'runs'}@{name}" for name in needed)
-            at = "" if profile == "mini" else f"(cd {folder(profile)} && "
-            run = f"{at}../../.venv/bin/dvc repro {stages})" if at else f".venv/bin/dvc repro {stages}"
-            lines = ["make env pipelines", run, f"make reports PROFILE={profile}"]
-            parts += [
-                f"In `{profile}`, with the models and data that they need, and the pages from them:",
-                shell(*lines),
-                only_these(profile, len(needed), len(runs)),
-                f"Here {'; '.join(f'`{name}` is {found.names[profile][name]}' for name in needed)}.",
-            ]
-            break
-    if DESIGN in rows:
-        parts += ["The registered design's words again, from its committed table:", shell(JUDGE)]
-        parts += ["All draws of the design, which is finished: the command says so and runs nothing.", shell(DRAW)]
-    elif not parts:
-        parts = ["From the committed tables:", shell(*(f"make reports PROFILE={profile}" for profile in rows))]
-    return "\n\n".join(parts)
-
-
-def only_these(profile: str, runs: int, every: int) -> str:
-    """What the commands leave behind, and how long they take."""
-    all_of_it = " All of them, with their models and data, take about an hour on two cores." * (profile == "mini")
-    return (
-        f"These are {runs} of the profile's {every} runs.{all_of_it} With only these done, the pages are made of them "
-        f"alone: the tables in `reports/{profile}` lose all others, and the ledger is not judged again. "
-        f"`git checkout reports/{profile}` brings the committed ones back."
-    )
 
 
 def index(found: Committed, ids: Sequence[str]) -> str:

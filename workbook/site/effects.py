@@ -79,6 +79,8 @@ def turning(test: Mapping[str, Any]) -> str:
         if test["word"] in FOR:
             return f"an interval that leaves ±{size}"
         return f"an interval inside ±{size}" if test["word"] in OPENS else f"an interval that reaches into ±{size}"
+    if test.get("kind") == "peak" and test["word"] == OPPOSITE:
+        return "values inside the range that are no longer all shown to lie below one of its ends"
     wrong = "below 0" if test["direction"] == "greater" else "above 0"
     return {
         HOLDS: f"an interval that takes in 0, or lies {wrong}",

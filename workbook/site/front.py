@@ -37,6 +37,7 @@ ASIDE = {  # claim: tests that its word does not say, and what they are of
     "P40": {"mask without knowledge": "the better start is extra training; the second half, which decides nothing"},
     "P41": {"wobble of training": "at equal β, where REINFORCE moves further; PPO's training is steadier, log ratio"},
 }
+REAL = "reviews"  # the profile of real reviews
 KEPT = SAME[0]  # the profile that keeps facts, and most texts, of the registered design's runs
 PICTURE = "reports/three_texts.svg"
 WHERE = "docs/findings/five.md#{name}"  # where README's rows lead
@@ -60,15 +61,23 @@ def lines(found: Committed) -> str:
             "- **Paid for a score alone, these models unlearn the language they were trained on.** Trained without a "
             f"penalty on drifting, a model ends {effects.raw(gamed)} higher in score (0 to 1) than trained with it, "
             f"and finds a word of ordinary reviews {math.exp(forgot['difference']):.1f} times less likely "
-            f"({effects.raw(forgot)} nats).",
+            f"({effects.raw(forgot)} nats). {real(found)}",
             f"- **NLPO, the first paper's method, trains no better than plain PPO**: {effects.raw(lead)} in score, "
             f"where {effects.raw_published(lead).partition(' ')[0]} was published ({later(found)} in a later version). "
             f"When it writes likely words only, as it trained, it leads by {effects.raw(own)}; "
-            f"when PPO does so too, by {effects.raw(nucleus)}.",
+            f"if PPO trains and writes so too, by {effects.raw(nucleus)}.",
             f"- **The scale is small.** {min(draws)} to {max(draws)} draws, each with its own models of "
             f"{weights(found):,} weights on generated film reviews; they say nothing of large models.",
         ]
     )
+
+
+def real(found: Committed) -> str:
+    """The same on real reviews, of one base model."""
+    tests = {c["name"]: c for c in found.ledgers[REAL]["P01"]["components"]}
+    forgot, judge = tests["ppo human perplexity"], tests["ppo independent judge"]
+    said = "and a judge approves" if judge["low"] > 0 else "and no judge is shown to approve"
+    return f"On real reviews, where it moves less, {math.exp(forgot['difference']):.2f} times, {said}."
 
 
 def later(found: Committed) -> str:
@@ -134,8 +143,8 @@ def legend(found: Committed) -> str:
         f"score from the untrained model: {there:.3f} published, {here:.3f} here, so P01's are "
         f"{score['published']:.2f} and {score['effect']:.2f}: with the penalty PPO keeps {1 - score['published']:.2f} "
         f"of the gain there, {1 - score['effect']:.2f} here. "
-        "*Too small*: an effect of the stated size is excluded either way. *Opposite*: some part is shown to go the "
-        "other way. *Turns*: after half the training the word, or a shown sign, was the other side's."
+        "*Too small*: an effect of the stated size is excluded either way. *Opposite*: some part goes the other way, "
+        "and not too small. *Turns*: after half the training the word, or a shown sign, was the other side's."
     )
 
 

@@ -55,11 +55,13 @@ def line_of(found: Committed, profile: str, condition: str) -> str:
     return naming.name(entry, found.runs[profile]) if entry else named(found, profile, condition)
 
 
-def frontier(found: Committed, name: str, profile: str, conditions: Sequence[str]) -> dict[str, Chart]:
+def frontier(
+    found: Committed, name: str, profile: str, conditions: Sequence[str], costs: Sequence[str] = COSTS
+) -> dict[str, Chart]:
     """Score against log-perplexity and against KL: a point a draw, a larger one at each run's mean; runs that differ
     in β alone are joined."""
     made = {}
-    for across in COSTS:
+    for across in costs:
         rows = [
             about
             | {"line": line_of(found, profile, one.condition), "along": one.kl_coef}
@@ -73,11 +75,16 @@ def frontier(found: Committed, name: str, profile: str, conditions: Sequence[str
     return made
 
 
+def against_kl(found: Committed, name: str, profile: str, conditions: Sequence[str]) -> dict[str, Chart]:
+    """`frontier` at equal KL alone."""
+    return frontier(found, name, profile, conditions, COSTS[1:])
+
+
 def along_beta(found: Committed, name: str, profile: str, conditions: Sequence[str]) -> dict[str, Chart]:
-    """`frontier` of the runs that another β was tried of, and of the untrained model; none where there are none."""
+    """`against_kl` of the runs that another β was tried of, and of the untrained model; none where there are none."""
     lines = {c: line_of(found, profile, c) for c in conditions}
     often = [c for c, line in lines.items() if line == START or [*lines.values()].count(line) > 1]
-    return frontier(found, name, profile, often) if {lines[c] for c in often} - {START} else {}
+    return against_kl(found, name, profile, often) if {lines[c] for c in often} - {START} else {}
 
 
 def at_equal_cut(found: Committed, name: str, profile: str, conditions: Sequence[str]) -> dict[str, Chart]:

@@ -18,12 +18,13 @@ from workbook.results.tables import number, signed
 from workbook.runs.algorithms import label as learner
 from workbook.site.charts import FAINT, MEASURED, averaged, named, settings
 from workbook.site.committed import Committed, read_params
-from workbook.site.report_charts import Draw, looks, on_reviews
+from workbook.site.report_charts import START, Draw, looks, on_reviews
 from workbook.site.vega import Chart, layer, rows_axis, spec, tip
 from workbook.statistics import paired
 
 NEVER = "never"  # along the updates between two refreshes: the mask stays the first one
 AXES = {"gamma": "γ", "mask_top_p": "p (mass kept)", "sync_every": "μ (updates between refreshes)"}
+WITHOUT = {"gamma": "one action", "mask_top_p": "no mask", "sync_every": "no mask"}  # learners that lack the setting
 WAYS = {"plain": "ancestral", "top_k": "top-k", "top_p": "top-p", "temperature": "temperature", "greedy": "greedy"}
 SAMPLED = ("top_k", "top_p", "temperature")
 LIGHT = 0.55  # share of the way from a grid's lowest cell to its highest from which its numbers are dark
@@ -42,15 +43,22 @@ def unusual(found: Committed, profile: str, condition: str) -> dict[str, Any]:
 
 
 def swept(found: Committed, profile: str, conditions: Sequence[str], field: str) -> dict[str, float | str]:
-    """Run -> its value of a setting: of learners that some run sets it for, the runs that set nothing else."""
-    entries = {c: unusual(found, profile, c) for c in conditions if found.runs[profile].get(c, {}).get("updates") != 0}
+    """Run -> its value of a setting: of learners that some run sets it for, the runs that set nothing else; beside
+    them, at places of their own, other learners that set nothing, and the untrained model."""
+    entries = {c: unusual(found, profile, c) for c in conditions}
     if field == "sync_every":
         never = {"mask_source": "initial"}.items()
         entries = {c: {field: NEVER} | dict(e.items() - never) if never <= e.items() else e for c, e in entries.items()}
     of = {entry["algorithm"] for entry in entries.values() if field in entry}
-    alike = {c: e for c, e in entries.items() if e.get("algorithm") in of and not e.keys() - {"algorithm", field}}
-    usual = usually(found, profile)
-    return {c: entry.get(field, usual.get(field)) for c, entry in alike.items()}
+    usual, found_at = usually(found, profile), {}
+    for condition, entry in entries.items():
+        if entry.get("algorithm") in of and not entry.keys() - {"algorithm", field}:
+            found_at[condition] = entry.get(field, usual.get(field))
+        elif of and [*entry] == ["algorithm"]:
+            found_at[condition] = WITHOUT[field]
+        elif of and entry.get("updates") == 0 and not entry.keys() - {"algorithm", "updates"}:
+            found_at[condition] = START
+    return found_at
 
 
 def along(field: str, *metrics: str, decodings: Sequence[str] = ("plain",)) -> Draw:
@@ -59,8 +67,9 @@ def along(field: str, *metrics: str, decodings: Sequence[str] = ("plain",)) -> D
 
     def draw(found: Committed, name: str, profile: str, conditions: Sequence[str]) -> dict[str, Chart]:
         at = swept(found, profile, conditions, field)
-        lines = {c: learner(found.runs[profile][c]["algorithm"]) for c in at}
-        order = [f"{v:g}" for v in sorted({v for v in at.values() if v != NEVER})] + [NEVER] * (NEVER in at.values())
+        lines = {c: START if v == START else learner(found.runs[profile][c]["algorithm"]) for c, v in at.items()}
+        values = sorted({v for v in at.values() if not isinstance(v, str)})
+        order = [*map(said, values), *(v for v in (NEVER, WITHOUT[field], START) if v in at.values())]
         return {
             f"{name}-{metric}": sweep(rows, label(metric, panel=True).replace("\n", " "), AXES[field], order)
             for metric in metrics
@@ -79,16 +88,25 @@ def points(
     decodings: Sequence[str],
 ) -> list[dict[str, Any]]:
     """A row a run, decoding and draw. at: run -> where it stands; lines: run -> whose line."""
-    many = len(decodings) > 1
+    many, alone = len(decodings) > 1, {c for c, here in at.items() if here in (START, *WITHOUT.values())}
     return [
         about
-        | {"line": f"{lines[c]}, {naming.DECODED.get(decoding, 'decoded plainly')}" if many else lines[c]}
-        | {"at": here if here == NEVER else f"{here:g}", "y": float(f"{getattr(one, metric):.5g}")}
+        | {
+            "line": f"{lines[c]}, {naming.DECODED.get(decoding, 'decoded plainly')}"
+            if many and c not in alone
+            else lines[c]
+        }
+        | {"at": said(here), "y": float(f"{getattr(one, metric):.5g}")}
         for decoding in decodings
         for c, here in at.items()
+        if decoding == decodings[0] or c not in alone
         for one, about in on_reviews(found, profile, [c], decoding)
         if pd.notna(getattr(one, metric, None))
     ]
+
+
+def said(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def sweep(rows: Sequence[Mapping[str, Any]], up: str, title: str, order: Sequence[str]) -> Chart:
@@ -102,11 +120,11 @@ def sweep(rows: Sequence[Mapping[str, Any]], up: str, title: str, order: Sequenc
     color, shape = ({"scale": scale} for scale in looks(lines))
     line = {"field": "line", "type": "nominal", "title": None}
     look = {"color": line | color, "shape": line | shape}
-    said = tip(run="run", line="line", draw="draw", y=up, setting="setting", text="it wrote")
+    whole = tip(run="run", line="line", draw="draw", y=up, setting="setting", text="it wrote")
     short = tip(run="run", line="line", draws="draws", y=f"mean {up}", setting="setting")
     layers = [
         layer("means", {"type": "line", "opacity": 0.8}, x=x, y=y, color=look["color"], order={"field": "place"}),
-        layer("draws", {"type": "point", "opacity": FAINT, "size": 30}, x=x, y=y, **look, tooltip=said),
+        layer("draws", {"type": "point", "opacity": FAINT, "size": 30}, x=x, y=y, **look, tooltip=whole),
         layer("means", {"type": "point", "size": 110, "opacity": 1}, x=x, y=y, **look, tooltip=short),
     ]
     about = f"{up} along {title}: " + "; ".join(f"{m['line']} {m['y']:.3g} at {m['at']}" for m in means)
@@ -147,15 +165,18 @@ def heat(found: Committed, name: str, profile: str, conditions: Sequence[str]) -
 
 
 def grid(rows: Sequence[Mapping[str, Any]]) -> Chart:
-    """A cell a sampler and decoding, brighter where more is gained; framed where it is decoded as trained."""
-    gains = [row["gain"] for row in rows]
+    """A cell a sampler and decoding, brighter where more is gained, among decodings that some run was trained with;
+    framed where it is decoded as trained."""
+    ways = {row["trained"] for row in rows}  # greedy decoding alone would take the whole scale
+    gains = [row["gain"] for row in rows if row["decoded"] in ways]
     dark = min(gains) + LIGHT * (max(gains) - min(gains))
     x = {"field": "decoded", "type": "nominal", "title": "decoded with", "sort": [*WAYS.values()]}
     x["axis"] = {"labelAngle": -35, "labelOverlap": False, "orient": "top"}
     y = rows_axis([row["trained"] for row in rows]) | {"field": "trained", "title": "trained with"}
     title = "score gained over the untrained model, decoded alike"
     said = tip(run="run", decoded="decoded with", interval=title, score="mean score", draws="draws", own="as trained")
-    fill = {"field": "gain", "type": "quantitative", "scale": {"scheme": "cividis"}, "legend": None}
+    fill = {"field": "gain", "type": "quantitative", "legend": None}
+    fill["scale"] = {"scheme": "cividis", "domain": [min(gains), max(gains)], "clamp": True}
     ink = {"condition": {"test": f"datum.gain > {dark:.4g}", "value": "black"}, "value": "white"}
     frame = {"type": "rect", "filled": False, "stroke": COLORS[1], "strokeWidth": 3}
     layers = [

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbook.results.files import DRAWS
+from workbook.results.files import DRAWS, table_of
 from workbook.results.measures import MEASURES
 from workbook.results.results import read_per_seed
 from workbook.results.tables import markdown, minus, signed
@@ -41,7 +41,8 @@ TIMES = {"ppo_kl_default": 6, "nlpo_kl_default": 4, "ppo_gamma_095": 4, "ppo_gam
 REPEATED = {c: [c, *(f"{c}_{i}" for i in range(2, n + 1))] for c, n in TIMES.items()}
 HEAD = """# A closer look at some words of the registered design
 
-Comparisons that the committed draws of `settle` allow and its registered tests do not make. They were chosen when
+Comparisons that the committed draws of `settle` allow and its registered tests do not make (for P18, of runs that
+`full` made on eight of these draws). They were chosen when
 the words of the [ledger](../settle/claims/claims.md) were known, so they change no word, carry no correction for how
 many they are, and say where a word rests on a choice. Mean difference over draws with its 95 % t interval; *draws*:
 those that have all that is compared; a condition that is repeated is the mean of its repetitions. *At equal ...*: the
@@ -76,8 +77,13 @@ def _masks(claim: str, said: str, conditions: dict[str, str], metric: str, decod
 
 
 RULES = {"typical": "mask_typical", "ε": "mask_epsilon", "η": "mask_eta", "mirostat": "mask_mirostat"}
+NUCLEI = ("nlpo_p_010", "nlpo_p_050", "nlpo_p_100")  # p = 0.1, 0.5 and 1, which only `full` has
 LOOKS = (
     *(Look("P01", f"no penalty − β = {b}", FREE, c, ("score",)) for b, c in zip(("0.08", "0.2", "0.8"), SWEEP[3:6])),
+    Look("P18", "p = 0.5 − p = 0.1, decoded as trained", NUCLEI[1], NUCLEI[0], ("score",), "own"),
+    Look("P18", "p = 0.5 − p = 1, decoded as trained", NUCLEI[1], NUCLEI[2], ("score",), "own"),
+    Look("P18", "p = 0.5 − p = 0.1, plainly decoded", NUCLEI[1], NUCLEI[0], ("score",)),
+    Look("P18", "p = 1 − p = 0.5, plainly decoded", NUCLEI[2], NUCLEI[1], ("score",)),
     Look("P26", "a tenth of the labels − supervised", "labels_10", "supervised", ("score", "judge", "judge_2")),
     Look("P26", "all labels − supervised", "ppo_kl_default", "supervised", ("score", "judge", "judge_2")),
     Look("P27", "supervised on all reviews − on a tenth", "supervised", "supervised_10", ("score", "judge", "judge_2")),
@@ -95,9 +101,9 @@ LOOKS = (
 def write(reports: Path, out: Path) -> str:
     """closer.csv and closer.md in `out`, of the draws below `reports`; the sentence that leads there, "" without
     draws."""
-    if not (path := reports / "settle" / DRAWS).is_file():
+    if not (reports / "settle" / DRAWS).is_file():
         return ""
-    table = read_per_seed(path).query("split == 'test'")
+    table = of_draws(reports).query("split == 'test'")
     rows = [row for look in LOOKS for row in looked(table, look)]
     files.write(out / "closer.csv", rows)
     rows = pd.read_csv(out / "closer.csv").to_dict("records")  # rounded as the pages of claims read them
@@ -109,6 +115,15 @@ def write(reports: Path, out: Path) -> str:
     return (
         "[A closer look at some words](closer.md): at the same distance in place of the same β, in the other decoding."
     )
+
+
+def of_draws(reports: Path) -> pd.DataFrame:
+    """The design's table of draws, and from `full`, where it is, the runs of P18 that the design leaves out."""
+    table, more = read_per_seed(reports / "settle" / DRAWS), table_of(reports / "full")
+    if more is None:
+        return table
+    rows = read_per_seed(more)
+    return pd.concat([table, rows[rows.condition.isin({*NUCLEI} - {*table.condition})]], ignore_index=True)
 
 
 def of_claim(root: Path, claim: str) -> str:
