@@ -359,7 +359,7 @@ def test_what_a_clone_checks_out_is_as_small_as_the_readme_says():
         carried = bool(re.match(r"profiles/\w+/(base|finished)/", name))
         found[carried] += (ROOT / name).stat().st_size if (ROOT / name).is_file() else 0
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    said, more = map(int, re.search(r"what you check out is (\d+) MB, and (\d+) MB of model weights", text).groups())
+    said, more = map(int, re.search(r"you check out (\d+) MB, and (\d+) MB of weights", text).groups())
     print(f"{found[False]:,} bytes, and {found[True]:,}")
     assert found[False] <= 1e6 * min(said, 20) and found[True] <= 1e6 * more
 
