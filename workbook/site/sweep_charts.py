@@ -27,7 +27,7 @@ AXES = {"gamma": "γ", "mask_top_p": "p (mass kept)", "sync_every": "μ (updates
 WITHOUT = {"gamma": "one action", "mask_top_p": "no mask", "sync_every": "no mask"}  # learners that lack the setting
 WAYS = {"plain": "ancestral", "top_k": "top-k", "top_p": "top-p", "temperature": "temperature", "greedy": "greedy"}
 SAMPLED = ("top_k", "top_p", "temperature")
-LIGHT = 0.55  # share of the way from a grid's lowest cell to its highest from which its numbers are dark
+LIGHT = 0.48  # share of the way from a grid's lowest cell to its highest from which its numbers are dark
 
 
 def usually(found: Committed, profile: str) -> dict[str, Any]:
