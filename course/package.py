@@ -14,11 +14,15 @@ from course.check import COURSE
 
 ROOT = COURSE.parent
 HELD = ("rlnlp", "workbook")
+LOCK = "requirements.lock"  # what it was tried with: handed out beside the wheel
 READ = "grue/params.yaml"  # by an assignment, where it lies in the repository: beside the packages
 
 
 def build(folder: Path) -> Path:
-    """The wheel, in `folder`. Raises ``subprocess.CalledProcessError`` where pip cannot make it, having said why."""
+    """The wheel, in `folder`, and beside it the lock.
+
+    Raises ``subprocess.CalledProcessError`` where pip cannot make it, having said why.
+    """
     with tempfile.TemporaryDirectory(prefix="package-") as temporary:
         place = Path(temporary)
         for name in HELD:
@@ -30,6 +34,7 @@ def build(folder: Path) -> Path:
         subprocess.run([*command, "--wheel-dir", str(place), str(place)], check=True)
         (made,) = place.glob("*.whl")
         folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / LOCK, folder / LOCK)
         for older in folder.glob(f"{made.name.partition('-')[0]}-*.whl"):
             older.unlink()
         return Path(shutil.move(made, folder / made.name))

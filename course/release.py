@@ -3,9 +3,9 @@ package that they import.
 
     python -m course.release [FOLDER]        FOLDER: default course/build
 
-Writes FOLDER/rlnlp-course/, FOLDER/rlnlp-course.zip, and the package as a wheel (``course.package``). Every cell is
-compared with the instructor's before anything is written; exit status 1, and nothing built, where one holds what it
-must not.
+Writes FOLDER/rlnlp-course/, FOLDER/rlnlp-course.zip, the package as a wheel and requirements.lock
+(``course.package``). Every cell is compared with the instructor's before anything is written; exit status 1, and
+nothing built, where one holds what it must not.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def main(argv: list[str] | None = None) -> int:
         print("not released:", *wrong, sep="\n  ", file=sys.stderr)
         return 1
     print(f"{folder / NAME}.zip: {len(FILES)} files, nothing hidden in them", *FILES, sep="\n  ")
-    print(f"{package.build(folder)}: the package that they import, to be installed after requirements.lock")
+    print(f"{package.build(folder)}: the package that they import, to be installed after {package.LOCK} beside it")
     return 0
 
 

@@ -1,6 +1,6 @@
 """Made-up students: what each hands in for an assignment, and what a plausible mistake must cost.
 
-correct, other, wrong and empty hand in everything; wrong2 and wrong3 where a cell has more than one mistake to make;
+correct, other, wrong and empty hand in everything; wrong2 and so on where a cell has more than one mistake to make;
 crashing, endless and dying are about how a cell can end, not about what it is asked, and need one assignment.
 """
 
@@ -11,7 +11,7 @@ import copy
 from course.cells import filled, name, role
 
 STUDENTS = ("correct", "other", "wrong", "empty")
-MORE = ("wrong2", "wrong3")
+MORE = tuple(f"wrong{n}" for n in range(2, 7))
 KERNEL = ("crashing", "endless", "dying")
 
 # assignment -> solution cell -> another right solution: in place, in float64, vectorised, from library functions.
@@ -125,8 +125,8 @@ MISTAKES = {
             {"mask-hidden": "nothing after it is real again"},
         ),
         "pay": (  # the package's own, under another name
-            "from rlnlp.rewards import token_rewards as mine\nreturn mine(scores, kl * mask, mask, beta)",
-            {"pay-seen": "write it yourself, without rewards", "pay-hidden": "write it yourself, without rewards"},
+            "from rlnlp.losses import token_rewards as mine\nreturn mine(scores, kl * mask, mask, beta)",
+            dict.fromkeys(("pay-seen", "pay-hidden"), "write it yourself, without token_rewards"),
         ),
         "play": (
             "world.reset(options={'row': row})\n"
@@ -237,9 +237,88 @@ MISTAKES = {
 }
 
 # assignment -> one more such submission after the other, each of a student of its own: mistakes in a cell that has one.
+_FIRST = (  # of ps4 4.3: what was allowed at the first tokens, and the policy's own nucleus there
+    "_, nucleus, _ = samplers.top_p(p)(models.Decoder(policy, seen.prompts).logits(), None)\n"
+    "kept = seen.allowed.unpack(seen.mask & (torch.arange(seen.mask.shape[1]) == 0))\n"
+)
+_RATIO = (  # of ps4 4.2: the right numbers
+    "logits = models.head(policy, models.hidden_states(policy, seen)[seen.mask])\n"
+    "if seen.allowed is not None:\n"
+    "    logits = logits.masked_fill(~seen.allowed.unpack(seen.mask), -torch.inf)\n"
+    "new = models.chosen_logprobs(logits, seen.responses[seen.mask])\n"
+    "old = seen.behavior_logprobs[seen.mask]\n"
+)
+_MOVED = {"ratio-hidden": "a policy that has moved since: new / old probability of each real token"}
+_ROW = {"own-mask-hidden": "compare every row, token by token"}
+
 MORE_MISTAKES = {
+    "ps1": [
+        {
+            "play": (  # whichever row is asked for
+                "world.reset(options={'row': 0})\n"
+                "total = 0.0\n"
+                "for played, token in enumerate(tokens, 1):\n"
+                "    _, reward, terminated, truncated, _ = world.step(token)\n"
+                "    total += reward\n"
+                "    if terminated or truncated:\n"
+                "        return total, played, 'terminated' if terminated else 'truncated'\n"
+                "return total, len(tokens), 'running'",
+                {"play-hidden": "the prompt is number `row`, not always the first"},
+            ),
+        },
+        {
+            "play": (  # goes on until the world complains
+                "world.reset(options={'row': row})\n"
+                "total, played, end = 0.0, 0, 'running'\n"
+                "for token in tokens:\n"
+                "    try:\n"
+                "        _, reward, terminated, truncated, _ = world.step(token)\n"
+                "    except Exception:\n"
+                "        break\n"
+                "    total, played = total + reward, played + 1\n"
+                "    end = 'terminated' if terminated else 'truncated' if truncated else end\n"
+                "return total, played, end",
+                {"play-hidden": "stop where the episode ends"},
+            ),
+        },
+    ],
+    "ps2": [
+        {
+            "left": (  # one sum for the whole batch
+                "kept = logits.exp() * allowed\nreturn (kept / kept.sum()).log()",
+                {"left-hidden": "what is left of each row must sum to 1"},
+            ),
+        },
+    ],
+    "ps3": [
+        {
+            "gae": (  # the next value is not discounted
+                "result, later, after = torch.zeros_like(paid), 0.0, 0.0\n"
+                "for t in reversed(range(paid.shape[1])):\n"
+                "    later = (paid[:, t] + after - values[:, t] + gamma * lam * later) * mask[:, t]\n"
+                "    result[:, t], after = later, values[:, t] * mask[:, t]\n"
+                "return result",
+                {"gae-seen": "delta and A as in the formulas", "gae-hidden": "no padding here: is gamma at V(t+1)"},
+            ),
+            "ppo": (  # trains nothing
+                "ratio = (logprobs.detach() - old_logprobs).exp()\n"
+                "return -torch.minimum(ratio * adv, ratio.clamp(1 - clip, 1 + clip) * adv).mean()",
+                {"ppo-hidden": "the loss has lost its gradient"},
+            ),
+        },
+        {
+            "ppo": (
+                "import numpy as np\n"
+                "ratio, A = np.exp((logprobs - old_logprobs).detach().numpy()), adv.numpy()\n"
+                "return torch.tensor(-np.minimum(ratio * A, ratio.clip(1 - clip, 1 + clip) * A).mean())",
+                {"ppo-hidden": "the loss has lost its gradient"},
+            ),
+        },
+    ],
     "ps4": [
         {
+            "ratio": (_RATIO + "return (old - new).exp()", _MOVED),
+            "own-mask": (_FIRST + "return torch.equal(kept.sum(-1), nucleus.sum(-1))", _ROW),
             "repaired": (  # the ratio is 1 for ever
                 "def sync(self, policy):\n"
                 "    models.sync(self.mask_model, policy)\n"
@@ -250,6 +329,8 @@ MORE_MISTAKES = {
             ),
         },
         {
+            "ratio": (_RATIO + "return (new - old).exp().mean()", _MOVED),
+            "own-mask": (_FIRST + "return not (nucleus & ~kept).any()", _ROW),
             "repaired": (  # under the mask of today, not of the day when the text was drawn
                 "def sync(self, policy):\n"
                 "    models.sync(self.mask_model, policy)\n"
@@ -261,6 +342,55 @@ MORE_MISTAKES = {
                 "    new = new.masked_fill(~samplers.top_p(self.p)(old, None)[1], -torch.inf)\n"
                 "    return models.scatter(models.chosen_logprobs(new, seen.responses[seen.mask]), seen.mask)",
                 {"repaired-hidden": "under what was allowed when the text was drawn"},
+            ),
+        },
+        {
+            "ratio": (_RATIO + "return (new - old).exp()[:1]", _MOVED),
+            "own-mask": (_FIRST + "return bool((kept == nucleus).all(-1).any())", _ROW),
+            "repaired": (  # right numbers that train nothing
+                "def sync(self, policy):\n"
+                "    models.sync(self.mask_model, policy)\n"
+                "\n"
+                "@torch.no_grad()\n"
+                "def logprobs(self, policy, seen):\n"
+                "    logits = models.head(policy, models.hidden_states(policy, seen)[seen.mask])\n"
+                "    new = models.chosen_logprobs(models.behavior_logits(logits, seen), seen.responses[seen.mask])\n"
+                "    return models.scatter(new, seen.mask)",
+                {"repaired-hidden": "keep their gradient"},
+            ),
+        },
+        {
+            "ratio": (_RATIO + "return 1 + (new - old).abs()", _MOVED),
+            "own-mask": (_FIRST + "return torch.equal(kept[0], nucleus[0])", _ROW),
+        },
+        {"ratio": (_RATIO + "return 1 + (new.exp() - old.exp())", _MOVED)},
+    ],
+    "ps5": [
+        {
+            "double": (  # an episode that goes on loses its reward
+                "choice = online_q.argmax(-1, keepdim=True)\n"
+                "return torch.where(ended, paid, gamma * target_q.gather(-1, choice).squeeze(-1))",
+                {"double-hidden": "every row has its reward"},
+            ),
+            "cost": (  # as if each update sampled as many as the last
+                "steps = sum(m['dqn/gradient_steps'] for m in history)\n"
+                "return history[-1]['dqn/tokens'] * len(history) / steps",
+                {"cost-hidden": "all 216 tokens over all 9 steps"},
+            ),
+        },
+    ],
+    "ps6": [
+        {
+            "pairs": (
+                "return -torch.nn.functional.logsigmoid((better - worse).detach()).mean()",
+                {"pairs-hidden": "the loss has lost its gradient"},
+            ),
+            "attack": (  # every text of so many words, where they are few
+                "import itertools\n"
+                "texts = [' '.join(text) for text in itertools.product(words[:3], repeat=length)]\n"
+                "scores = [float(s) for s in score(texts)]\n"
+                "return texts[scores.index(max(scores))]",
+                {"attack-hidden": "greedily: the first word stays"},
             ),
         },
     ],
@@ -280,6 +410,21 @@ MORE_MISTAKES = {
                 "best = max((r.split() for r in references), key=lambda r: sum((said & Counter(r)).values()))\n"
                 "return 10 * sum((said & Counter(best)).values()) / (said.total() + 9 * len(best))",
                 {"overlap-hidden": "the best F of any one reference counts: 0.400"},
+            ),
+        },
+        {
+            "overlap": (  # each word counts once
+                "def one(reference):\n"
+                "    mine, theirs = answer.split(), reference.split()\n"
+                "    return 10 * len(set(mine) & set(theirs)) / (len(mine) + 9 * len(theirs))\n"
+                "return max(one(reference) for reference in references)",
+                {"overlap-hidden": "a word that both say twice is two in common"},
+            ),
+            "parted": (  # what is paid beside update 0, the judge beside the update before
+                "for update in range(1, len(paid)):\n"
+                "    if paid[update] - paid[0] > margin and judged[update] - judged[update - 1] <= margin:\n"
+                "        return update",
+                {"parted-hidden": "compare it with update 0 too"},
             ),
         },
     ],

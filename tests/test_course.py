@@ -20,14 +20,27 @@ import torch
 
 from course import cells, check, package, release
 from course.submissions import MISTAKES, MORE, MORE_MISTAKES, OTHERS, mistakes
+from tests.test_notebooks import WIDTH
 from tests.test_notebooks import problems as broken_budgets
 
 ORIGINALS = {name: cells.read(check.COURSE / "source" / name / f"{name}.ipynb") for name in check.ASSIGNMENTS}
 HALVES = [("ps1", "ps2", "ps3"), ("ps4", "ps5", "ps6", "ps7")]  # one kernel after the other; two workers share them
 
 
+HIDDEN_LINES = 20  # of a cell; the budgets of lessons are for what is read, and hidden tests are not
+
+
 def by_name(notebook: dict) -> dict[str, dict]:
     return {cells.name(cell): cell for cell in notebook["cells"]}
+
+
+def without_hidden_tests(notebook: dict) -> dict:
+    shown = copy.deepcopy(notebook)
+    for cell in shown["cells"]:
+        if not cells.role(cell, "solution") and cells.secret(cell):
+            before, _, after = cells.parts(cell)
+            cell["source"] = "\n".join([*before, *after])
+    return shown
 
 
 # the instructor's notebooks ------------------------------------------------------------------------------------------
@@ -40,10 +53,13 @@ def test_there_are_seven_assignments():
 @pytest.mark.parametrize("assignment", check.ASSIGNMENTS)
 def test_an_assignment_is_well_made(assignment):
     notebook = ORIGINALS[assignment]
-    assert not broken_budgets(notebook)
+    assert not broken_budgets(without_hidden_tests(notebook))
     every, found = check.tests(assignment), by_name(notebook)
     assert all(cells.role(cell, "schema_version") == 3 for cell in notebook["cells"] if cells.role(cell, "grade_id"))
     for cell in notebook["cells"]:
+        if cells.name(cell) in every:
+            assert len(cells.secret(cell)) <= HIDDEN_LINES, cells.name(cell)
+            assert all(len(line) <= WIDTH for line in cells.parts(cell)[1]), cells.name(cell)
         marks = re.findall(r"^ *### (?:BEGIN|END) .*$", cells.source(cell), re.MULTILINE)
         if cell["cell_type"] == "code" and cells.role(cell, "solution"):
             assert [m.strip() for m in marks] == ["### BEGIN SOLUTION", "### END SOLUTION"], cells.name(cell)
@@ -72,28 +88,90 @@ def test_the_made_up_mistakes_are_about_this_assignment(assignment):
         assert cells.filled(cell, body) != cells.filled(cell)
 
 
-def test_own_sees_the_package_however_it_is_called_and_nothing_else():
+@pytest.mark.parametrize("assignment", check.ASSIGNMENTS)
+def test_every_check_says_in_words_what_is_wrong(assignment):
+    for name in check.tests(assignment):
+        checks = list(ast.walk(ast.parse(cells.source(by_name(ORIGINALS[assignment])[name]))))
+        calls = [c for c in checks if isinstance(c, ast.Call) and getattr(c.func, "id", "") == "close"]
+        assert all(check.msg for check in checks if isinstance(check, ast.Assert)), name
+        assert all(len(call.args) == 3 for call in calls), name
+        assert calls or any(isinstance(check, ast.Assert) for check in checks), name
+
+
+def test_a_comparison_takes_whatever_holds_the_numbers():
+    found = [by_name(notebook)["setup"] for name, notebook in ORIGINALS.items() if name != "ps7"]  # has no use for one
+    assert len(texts := {"def close" + cells.source(cell).partition("def close")[2] for cell in found}) == 1
+    space: dict = {"torch": torch, "assert_close": torch.testing.assert_close}
+    exec(texts.pop(), space)
+    numbers = torch.tensor([[0.5, 1.5]])
+    for same in (numbers, numbers.double(), numbers.numpy(), numbers.tolist(), numbers.clone().requires_grad_()):
+        space["close"](same, numbers, "equal")
+    space["close"](0.5, torch.tensor(0.5), "equal")
+    space["close"]([True, False], torch.tensor([True, False]), "equal")
+    for other in (numbers + 0.1, numbers[0], torch.tensor(0.5)):
+        with pytest.raises(AssertionError, match="^what is wrong: "):
+            space["close"](other, numbers, "what is wrong")
+
+
+OWN = {  # ways to hand in the package's function
+    "name": "def f(x):\n    return losses.whiten(x, x > 0)",
+    "import": "def f(x):\n    from rlnlp.losses import whiten as g\n    return g(x, x > 0)",
+    "module": "def f(x):\n    import rlnlp.losses as a\n    return a.whiten(x, x > 0)",
+    "within": "def f(x):\n    return (lambda: losses.whiten(x, x > 0))()",
+    "alias": "from rlnlp.losses import whiten as alias\ndef f(x):\n    return alias(x, x > 0)",
+    "helper": "def helper(x):\n    return losses.whiten(x, x > 0)\ndef f(x):\n    return helper(x)",
+    "default": "def f(x, g=losses.whiten):\n    return g(x, x > 0)",
+    "keyword": "def f(x, *, g=losses.whiten):\n    return g(x, x > 0)",
+    "partial": "from functools import partial\ng = partial(losses.whiten)\ndef f(x):\n    return g(x, x > 0)",
+    "itself": "from functools import partial\nf = partial(losses.whiten, mask=torch.ones(2, 3).bool())",
+    "list": "kept = [losses.whiten]\ndef f(x):\n    return kept[0](x, x > 0)",
+    "class": "class Kept:\n    g = staticmethod(losses.whiten)\ndef f(x):\n    return Kept.g(x, x > 0)",
+    "closure": "def make(g):\n    return lambda x: g(x, x > 0)\nf = make(losses.whiten)",
+    "object": "class F:\n    def __call__(self, x):\n        return losses.whiten(x, x > 0)\nf = F()",
+    "getattr": "def f(x):\n    return getattr(losses, 'whi' + 'ten')(x, x > 0)",
+    "eval": "def f(x):\n    return eval('losses.whiten(x, x > 0)')",
+    "caught": "def f(x):\n    try:\n        return losses.whiten(x, x > 0)\n    except BaseException:\n"
+    "        return losses.whiten(x, x > 0)",
+}
+
+
+@pytest.fixture
+def own():
+    """(the notebooks' own, the names that it looks at)"""
     texts = {cells.source(by_name(notebook)["own"]) for notebook in ORIGINALS.values()}
     assert len(texts) == 1
     from rlnlp import losses
 
-    space: dict = {"__name__": "__main__", "losses": losses}
+    space: dict = {"__name__": "__main__", "losses": losses, "torch": torch, "sys": sys}
     exec(texts.pop(), space)
-    own = space["own"]
-    for body in (
-        "return losses.gae(x)",
-        "from rlnlp.losses import gae as f\nreturn f(x)",
-        "import rlnlp.losses as a\nreturn a.gae(x)",
-        "return (lambda: losses.gae(x))()",
-        "return alias(x)",
-        "return helper(x)",
-    ):
-        code = "def f(x):\n" + "\n".join(f"    {line}" for line in body.split("\n"))
-        exec(f"from rlnlp.losses import gae as alias\ndef helper(x):\n    return alias(x)\n{code}", space)
-        with pytest.raises(AssertionError, match="write it yourself, without .*losses"):
-            own(space["f"], "losses")
+    return space["own"], space
+
+
+@pytest.mark.parametrize("way", OWN)
+def test_own_sees_the_package_however_it_is_called(own, way):
+    own, space = own
+    exec(OWN[way], space)
+    for _ in "seen", "hidden":
+        own(space["f"], "losses")
+        with pytest.raises(AssertionError, match="write it yourself, without losses"):
+            space["f"](torch.randn(2, 3))
+        assert sys.getprofile() is None
+
+
+def test_own_sees_nothing_else(own):
+    own, space = own
     exec("def gae(x):\n    return gae(x - 1) if x else 0\ndef f(x):\n    return gae(x)", space)
-    own(space["f"], "losses", "gae")  # their own function of that name; own comes back where one calls itself
+    own(space["f"], "losses", "gae")  # their own function of that name
+    own(space["gae"], "losses", "gae")  # one that calls itself
+    assert space["f"](3) == space["gae"](3) == 0
+    exec("def f(x):\n    return losses.masked_mean(x, x > 0) / 0 if x is None else losses.whiten(x, x > 0)", space)
+    own(space["f"], "gae")  # another function of the package
+    space["f"](torch.randn(2, 3))
+    exec("def f(x):\n    raise NotImplementedError('not written yet')", space)
+    own(space["f"], "losses")
+    with pytest.raises(NotImplementedError, match="not written yet"):
+        space["f"](1)
+    assert sys.getprofile() is None
 
 
 @pytest.mark.parametrize("assignment", check.ASSIGNMENTS)
@@ -201,6 +279,7 @@ def test_files_too_many_or_too_few_are_noticed(released, tmp_path):
 def test_the_students_wheel_holds_all_that_the_assignments_import(released, tmp_path):
     """In a place of its own, as where there is no repository: this environment's own copy must not be the one found."""
     wheel, place = package.build(tmp_path), tmp_path / "place"
+    assert (tmp_path / package.LOCK).read_bytes() == (check.COURSE.parent / package.LOCK).read_bytes()
     with zipfile.ZipFile(wheel) as archive:
         held = {name.partition("/")[0] for name in archive.namelist()}
         about = archive.read(next(name for name in archive.namelist() if name.endswith("/METADATA"))).decode()
