@@ -280,6 +280,8 @@ def test_the_students_wheel_holds_all_that_the_assignments_import(released, tmp_
     """In a place of its own, as where there is no repository: this environment's own copy must not be the one found."""
     wheel, place = package.build(tmp_path), tmp_path / "place"
     assert (tmp_path / package.LOCK).read_bytes() == (check.COURSE.parent / package.LOCK).read_bytes()
+    install = re.search(r"pip install -r (\S+) (\S+\.whl)$", (check.COURSE / "STUDENTS.md").read_text(), re.MULTILINE)
+    assert install[1] == package.LOCK and [*tmp_path.glob(install[2])] == [wheel]
     with zipfile.ZipFile(wheel) as archive:
         held = {name.partition("/")[0] for name in archive.namelist()}
         about = archive.read(next(name for name in archive.namelist() if name.endswith("/METADATA"))).decode()

@@ -129,11 +129,8 @@ def effects(found: Committed, name: str, rows: Sequence[tuple[str, str, Mapping[
         ),
     ]
     about = "; ".join(f"{m['row']}: {m['difference']}, published {m['told']}" for m in means)
-    return {
-        name: spec(
-            about, {"means": means, "draws": each}, layers, height=rows_height([called for called, _, _ in rows])
-        )
-    }
+    height = rows_height([called for called, _, _ in rows])
+    return {name: spec(about, {"means": means, "draws": each}, layers, height=height)}
 
 
 def draws(found: Committed, name: str, profile: str, tests: Sequence[Mapping[str, Any]]) -> dict[str, Chart]:

@@ -31,7 +31,7 @@ MAY_END = (
 
 PAID = ("C09", "C11", "C13", "C14")  # about a DQN
 KL_PAID = (
-    "The DQN of these tests is paid a KL reward of 0.05, which the report's is not; "
+    "The DQN of these tests is paid a KL reward, which the report's is not; "
     "[what is known without it](/docs/differences.md#two-settings-that-are-not-what-they-should-be)."
 )
 

@@ -151,19 +151,26 @@ def scatter(rows: Sequence[Mapping[str, Any]], title: str, axis: Chart, up: str 
     x = {"field": "x", "type": "quantitative", "title": title.split("\n"), "scale": {"zero": False}} | axis
     title = title.replace("\n", " ")
     y = {"field": "y", "type": "quantitative", "title": up, "scale": {"zero": False}}
-    sort = {"field": "line", "type": "nominal", "title": None}
-    color, shape = ({"scale": scale} for scale in looks([row["line"] for row in rows]))
-    look = {"color": sort | color, "shape": sort | shape}
     means = averaged(rows, "run", [*dict.fromkeys(("x", "y", across))])
-    said = tip(run="run", draw="draw", y=up, **{across: title}, setting="setting", text="it wrote")
-    short = tip(run="run", draws="draws", y=f"mean {up}", **{across: f"mean {title}"}, setting="setting")
-    layers = [
-        layer("means", {"type": "line", "opacity": 0.8}, x=x, y=y, color=look["color"], order={"field": "along"}),
-        layer("draws", {"type": "point", "opacity": FAINT, "size": 30}, x=x, y=y, **look, tooltip=said),
-        layer("means", {"type": "point", "size": 110, "opacity": 1}, x=x, y=y, **look, tooltip=short),
-    ]
+    each = tip(run="run", draw="draw", y=up, **{across: title}, setting="setting", text="it wrote")
+    mean = tip(run="run", draws="draws", y=f"mean {up}", **{across: f"mean {title}"}, setting="setting")
+    layers = joined(x, y, [row["line"] for row in rows], "along", each, mean)
     about = f"{up} against {title}: " + "; ".join(f"{m['run']} {m['y']:.3g} at {m[across]:.3g}" for m in means)
     return spec(about, {"draws": rows, "means": means}, layers, height=320)
+
+
+def joined(x: Chart, y: Chart, lines: Sequence[str], along: str, each: list[Chart], mean: list[Chart]) -> list[Chart]:
+    """Layers: a point a draw, a larger one at each mean, lines through the means.
+
+    lines: that rows lie on; along: field in whose order a line goes; each, mean: what hovering shows of a point."""
+    field = {"field": "line", "type": "nominal", "title": None}
+    color, shape = (field | {"scale": scale} for scale in looks(lines))
+    look = {"x": x, "y": y, "color": color, "shape": shape}
+    return [
+        layer("means", {"type": "line", "opacity": 0.8}, x=x, y=y, color=color, order={"field": along}),
+        layer("draws", {"type": "point", "opacity": FAINT, "size": 30}, **look, tooltip=each),
+        layer("means", {"type": "point", "size": 110, "opacity": 1}, **look, tooltip=mean),
+    ]
 
 
 def looks(lines: Sequence[str]) -> tuple[Chart, Chart]:

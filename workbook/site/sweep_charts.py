@@ -16,9 +16,9 @@ from workbook.figures.style import COLORS
 from workbook.results.measures import label
 from workbook.results.tables import number, signed
 from workbook.runs.algorithms import label as learner
-from workbook.site.charts import FAINT, MEASURED, averaged, named, settings
+from workbook.site.charts import MEASURED, averaged, named, settings
 from workbook.site.committed import Committed, read_params
-from workbook.site.report_charts import START, Draw, looks, on_reviews
+from workbook.site.report_charts import START, Draw, joined, on_reviews
 from workbook.site.vega import Chart, layer, rows_axis, spec, tip
 from workbook.statistics import paired
 
@@ -36,29 +36,32 @@ def usually(found: Committed, profile: str) -> dict[str, Any]:
     return {**params["learner"], **params["nlpo"], **params["sampling"]}
 
 
-def unusual(found: Committed, profile: str, condition: str) -> dict[str, Any]:
-    """What a run sets otherwise than its profile does."""
-    usual, entry = usually(found, profile), found.runs[profile].get(condition, {})
-    return {k: v for k, v in entry.items() if k not in MEASURED and not (k in usual and usual[k] == v)}
+def unusual(found: Committed, profile: str, conditions: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Run -> what it sets otherwise than its profile does."""
+    usual, runs = usually(found, profile), found.runs[profile]
+    return {
+        c: {k: v for k, v in runs.get(c, {}).items() if k not in MEASURED and not (k in usual and usual[k] == v)}
+        for c in conditions
+    }
 
 
 def swept(found: Committed, profile: str, conditions: Sequence[str], field: str) -> dict[str, float | str]:
     """Run -> its value of a setting: of learners that some run sets it for, the runs that set nothing else; beside
     them, at places of their own, other learners that set nothing, and the untrained model."""
-    entries = {c: unusual(found, profile, c) for c in conditions}
+    entries = unusual(found, profile, conditions)
     if field == "sync_every":
         never = {"mask_source": "initial"}.items()
         entries = {c: {field: NEVER} | dict(e.items() - never) if never <= e.items() else e for c, e in entries.items()}
     of = {entry["algorithm"] for entry in entries.values() if field in entry}
-    usual, found_at = usually(found, profile), {}
+    usual, at = usually(found, profile), {}
     for condition, entry in entries.items():
         if entry.get("algorithm") in of and not entry.keys() - {"algorithm", field}:
-            found_at[condition] = entry.get(field, usual.get(field))
+            at[condition] = entry.get(field, usual.get(field))
         elif of and [*entry] == ["algorithm"]:
-            found_at[condition] = WITHOUT[field]
+            at[condition] = WITHOUT[field]
         elif of and entry.get("updates") == 0 and not entry.keys() - {"algorithm", "updates"}:
-            found_at[condition] = START
-    return found_at
+            at[condition] = START
+    return at
 
 
 def along(field: str, *metrics: str, decodings: Sequence[str] = ("plain",)) -> Draw:
@@ -88,15 +91,14 @@ def points(
     decodings: Sequence[str],
 ) -> list[dict[str, Any]]:
     """A row a run, decoding and draw. at: run -> where it stands; lines: run -> whose line."""
-    many, alone = len(decodings) > 1, {c for c, here in at.items() if here in (START, *WITHOUT.values())}
+    alone = {c for c, here in at.items() if here in (START, *WITHOUT.values())}
+
+    def called(condition: str, decoding: str) -> str:
+        how = naming.DECODED.get(decoding, "decoded plainly")
+        return lines[condition] if condition in alone or len(decodings) == 1 else f"{lines[condition]}, {how}"
+
     return [
-        about
-        | {
-            "line": f"{lines[c]}, {naming.DECODED.get(decoding, 'decoded plainly')}"
-            if many and c not in alone
-            else lines[c]
-        }
-        | {"at": said(here), "y": float(f"{getattr(one, metric):.5g}")}
+        about | {"line": called(c, decoding), "at": said(here), "y": float(f"{getattr(one, metric):.5g}")}
         for decoding in decodings
         for c, here in at.items()
         if decoding == decodings[0] or c not in alone
@@ -117,16 +119,9 @@ def sweep(rows: Sequence[Mapping[str, Any]], up: str, title: str, order: Sequenc
     means = averaged([{**row, "key": f"{row['line']} {row['at']}"} for row in rows], "key", ["y"])
     x = {"field": "at", "type": "ordinal", "title": title, "sort": order, "axis": {"labelAngle": 0}}
     y = {"field": "y", "type": "quantitative", "title": up, "scale": {"zero": False}}
-    color, shape = ({"scale": scale} for scale in looks(lines))
-    line = {"field": "line", "type": "nominal", "title": None}
-    look = {"color": line | color, "shape": line | shape}
-    whole = tip(run="run", line="line", draw="draw", y=up, setting="setting", text="it wrote")
-    short = tip(run="run", line="line", draws="draws", y=f"mean {up}", setting="setting")
-    layers = [
-        layer("means", {"type": "line", "opacity": 0.8}, x=x, y=y, color=look["color"], order={"field": "place"}),
-        layer("draws", {"type": "point", "opacity": FAINT, "size": 30}, x=x, y=y, **look, tooltip=whole),
-        layer("means", {"type": "point", "size": 110, "opacity": 1}, x=x, y=y, **look, tooltip=short),
-    ]
+    each = tip(run="run", line="line", draw="draw", y=up, setting="setting", text="it wrote")
+    mean = tip(run="run", line="line", draws="draws", y=f"mean {up}", setting="setting")
+    layers = joined(x, y, lines, "place", each, mean)
     about = f"{up} along {title}: " + "; ".join(f"{m['line']} {m['y']:.3g} at {m['at']}" for m in means)
     return spec(about, {"draws": rows, "means": means}, layers, height=280)
 
@@ -134,14 +129,11 @@ def sweep(rows: Sequence[Mapping[str, Any]], up: str, title: str, order: Sequenc
 # samplers by decodings -----------------------------------------------------------------------------------------------
 
 
-def trained_with(found: Committed, profile: str, condition: str) -> str:
-    """The way of sampling that a run was trained with, where it sets nothing else; "" for any other run."""
-    entry = unusual(found, profile, condition)
-    own = entry.keys() - {"algorithm"}
-    if not own:
-        return "plain"
-    (way, *others) = own
-    return way if not others and way in SAMPLED else ""
+def trained_with(entry: Mapping[str, Any]) -> str:
+    """The way of sampling that a run was trained with, where it sets nothing else; "" for any other run. entry: what
+    it sets otherwise than its profile does."""
+    own = [*(entry.keys() - {"algorithm"})] or ["plain"]
+    return own[0] if len(own) == 1 and own[0] in ("plain", *SAMPLED) else ""
 
 
 def heat(found: Committed, name: str, profile: str, conditions: Sequence[str]) -> dict[str, Chart]:
@@ -149,18 +141,19 @@ def heat(found: Committed, name: str, profile: str, conditions: Sequence[str]) -
     decoding."""
     scores = found.measured[profile].pivot_table(index=["condition", "decoding"], columns="seed", values="score")
     start = next((c for c in conditions if found.runs[profile][c].get("updates") == 0), None)
-    ways = {c: way for c in conditions if c != start and (way := trained_with(found, profile, c))}
+    entries = unusual(found, profile, conditions)
+    ways = {c: way for c in conditions if c != start and (way := trained_with(entries[c]))}
     rows = []
     for condition, way in ways.items():
         for decoding in (d for d in WAYS if (condition, d) in scores.index and (start, d) in scores.index):
             gain = (scores.loc[condition, decoding] - scores.loc[start, decoding]).dropna()
             mean = paired.mean_interval(gain.to_numpy())
-            said = {"trained": WAYS[way], "decoded": WAYS[decoding], "gain": float(f"{mean.estimate:.4g}")}
-            said |= {"shown": signed(mean.estimate, None, None), "interval": signed(mean.estimate, mean.low, mean.high)}
-            said |= {"score": number(scores.loc[condition, decoding].mean()), "draws": len(gain)}
-            own = "yes" if way == decoding else "no"
+            cell = {"trained": WAYS[way], "decoded": WAYS[decoding], "gain": float(f"{mean.estimate:.4g}")}
+            cell |= {"shown": signed(mean.estimate, None, None), "interval": signed(mean.estimate, mean.low, mean.high)}
+            cell |= {"score": number(scores.loc[condition, decoding].mean()), "draws": len(gain)}
+            cell |= {"own": "yes" if way == decoding else "no"}
             about = {"run": named(found, profile, condition), "setting": settings(found, profile, condition)}
-            rows.append(about | said | {"own": own})
+            rows.append(about | cell)
     return {f"{name}-gain": grid(rows)} if rows else {}
 
 
@@ -174,7 +167,7 @@ def grid(rows: Sequence[Mapping[str, Any]]) -> Chart:
     x["axis"] = {"labelAngle": -35, "labelOverlap": False, "orient": "top"}
     y = rows_axis([row["trained"] for row in rows]) | {"field": "trained", "title": "trained with"}
     title = "score gained over the untrained model, decoded alike"
-    said = tip(run="run", decoded="decoded with", interval=title, score="mean score", draws="draws", own="as trained")
+    whole = tip(run="run", decoded="decoded with", interval=title, score="mean score", draws="draws", own="as trained")
     fill = {"field": "gain", "type": "quantitative", "legend": None}
     fill["scale"] = {"scheme": "cividis", "domain": [min(gains), max(gains)], "clamp": True}
     ink = {"condition": {"test": f"datum.gain > {dark:.4g}", "value": "black"}, "value": "white"}
@@ -183,7 +176,7 @@ def grid(rows: Sequence[Mapping[str, Any]]) -> Chart:
         layer("cells", {"type": "rect"}, x=x, y=y, color=fill),
         layer("cells", frame, x=x, y=y) | {"transform": [{"filter": "datum.own == 'yes'"}]},
         layer("cells", {"type": "text", "fontSize": 12}, x=x, y=y, text={"field": "shown"}, color=ink),
-        layer("cells", {"type": "rect", "opacity": 0}, x=x, y=y, tooltip=said),  # what the pointer finds
+        layer("cells", {"type": "rect", "opacity": 0}, x=x, y=y, tooltip=whole),  # what the pointer finds
     ]
     about = f"{title}: " + "; ".join(f"{r['trained']} in training, {r['decoded']} in use {r['interval']}" for r in rows)
     return spec(about, {"cells": rows}, layers, height={"step": 44})

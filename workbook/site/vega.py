@@ -75,7 +75,7 @@ def place(name: str) -> str:
 
 def script(name: str, chart: Chart) -> str:
     """The file that hands a chart over: a page on a disk may load scripts and nothing else. Its rows are by columns,
-    which docs/assets/charts.js turns back: as rows, the site's charts take twice the room."""
+    which docs/assets/charts.js turns back: as rows, the site's charts take nearly twice the room."""
     whole = {**chart, "datasets": {name: columns(rows) for name, rows in chart["datasets"].items()}}
     whole = json.dumps(whole, ensure_ascii=False, separators=(",", ":"))
     return f"charts[{json.dumps(name)}] = {whole}\n"
