@@ -98,6 +98,7 @@ class State:
     kl: KLCoefficient
     sampling: Sampling
     seed: int
+    config: Config
     update: int = 0
     steps: int = 0
 
@@ -121,6 +122,7 @@ def init(policy, config: Config, seed: int) -> State:
         KLCoefficient(config.alpha),
         sampling,
         seed,
+        config,
     )
 
 

@@ -41,6 +41,7 @@ class State:
     sampling: Sampling
     tokenizer: object
     seed: int
+    config: Config
     update: int = 0
 
 
@@ -48,9 +49,8 @@ def init(policy, config: Config, seed: int, tokenizer=None) -> State:
     """``tokenizer`` turns the prompts' references into tokens. ``data_fraction`` is for whoever makes the prompts."""
     check_policy(policy)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=config.learning_rate, weight_decay=0.0, fused=True)
-    return State(
-        policy.eval(), frozen_copy(policy), optimizer, sampling_from(policy, config.max_new_tokens), tokenizer, seed
-    )
+    sampling = sampling_from(policy, config.max_new_tokens)
+    return State(policy.eval(), frozen_copy(policy), optimizer, sampling, tokenizer, seed, config)
 
 
 def collect(state: State, prompts: Prompts, score: Score | None, config: Config) -> Experience:
