@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from rlnlp import checkpoint
-from rlnlp.learners import dqn, nlpo, ppo, reinforce, sac
+from rlnlp.learners import dqn, nlpo, sac
 from tests.tiny import gpt2, prompts
 from workbook.store import states
 
@@ -96,20 +96,3 @@ def test_a_state_of_another_seed_is_refused():
     tensors, numbers = checkpoint.pack(nlpo.init(gpt2(), config, 1))
     with pytest.raises(ValueError, match="expected one of seed 2, got one of seed 1"):
         checkpoint.unpack(nlpo.init(gpt2(), config, 2), tensors, numbers)
-
-
-def test_a_state_of_another_learner_or_another_model_is_refused():
-    """Both ways: NLPO's holds a mask model that PPO would drop, REINFORCE's has no values for PPO."""
-    states = {module: module.init(gpt2(), module.Config(), 1) for module in (ppo, nlpo, reinforce)}
-    for have, want, message in (
-        (nlpo, ppo, r"one of rlnlp.learners.ppo.State, got one with mask_model"),
-        (ppo, nlpo, r"mask_model\..*, got no such weight"),
-        (reinforce, ppo, r"value\..*, got no such weight"),
-    ):
-        before = [weight.clone() for weight in states[want].policy.parameters()]
-        with pytest.raises(ValueError, match=f"checkpoint: .*{message}"):
-            checkpoint.unpack(states[want], *checkpoint.pack(states[have]))
-        assert all(map(torch.equal, before, states[want].policy.parameters()))
-    wide = ppo.init(gpt2(vocabulary=60), ppo.Config(), 1)
-    with pytest.raises(ValueError, match=r"checkpoint: policy\.\S+: expected \[60, 32\] of .*, got \[50, 32\]"):
-        checkpoint.unpack(wide, *checkpoint.pack(states[ppo]))

@@ -15,7 +15,6 @@ from transformers import (
 )
 
 from rlnlp import models, samplers
-from rlnlp.learners import masked
 from rlnlp.rollout import sample, sampling_from, truncation
 from tests.tiny import MAKE, prompts
 
@@ -418,25 +417,3 @@ def test_kept_mass_and_tokens():
 def test_a_chain_of_nothing_is_refused():
     with pytest.raises(ValueError, match="chain: expected one rule or more"):
         samplers.chain()
-
-
-NO_RULES = {
-    "expected .*, got Tensor": lambda logits, state: logits > 0,
-    "expected .*, got tuple": lambda logits, state: (logits, logits > 0),
-    r"got torch.float32 \[2, 512\]": lambda logits, state: (logits, (logits > 0).float(), state),
-    r"got torch.bool \[2, 1\]": lambda logits, state: (logits, logits[:, :1] > -1, state),  # it would be spread
-    "expected one token or more to be allowed": lambda logits, state: (logits, logits > 99, state),
-}
-
-
-@pytest.mark.parametrize("message", NO_RULES)
-def test_a_rule_of_ones_own_that_is_no_sampler_is_refused_before_anything_runs(message, monkeypatch):
-    monkeypatch.setitem(samplers.RULES, "mine", lambda value: NO_RULES[message])
-    with pytest.raises(ValueError, match=f"sampler 'mine': .*{message}"):
-        masked.Config(mask_rule="mine", mask_value=0.0)
-
-
-def test_a_rule_that_needs_its_own_models_logits_is_not_refused(monkeypatch):
-    rule = lambda logits, state: (logits, logits >= logits[:, 600:601], state)
-    monkeypatch.setitem(samplers.RULES, "mine", lambda value: rule)
-    assert masked.Config(mask_rule="mine", mask_value=0.0).mask_rule == "mine"

@@ -1,7 +1,5 @@
 """What is refused before training because it would go wrong silently, each with a model or a record that does."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from transformers import (
@@ -18,7 +16,7 @@ from transformers import (
 import rlnlp
 from rlnlp import decoding, encoding, models
 from rlnlp.decoding import Decoding
-from rlnlp.learners import nlpo, ppo
+from rlnlp.learners import ppo
 from rlnlp.rollout import sample, sampling_from
 from rlnlp.static_rollout import sample_static
 from rlnlp.trainable import check_policy
@@ -242,37 +240,3 @@ def test_a_constant_reward_that_the_values_know_teaches_nothing():
     state.value = lambda rollout: 1e4 + 1e-3 * torch.randn(int(rollout.mask.sum()), generator=noise)
     seen = ppo.collect(state, tiny.prompts(16), lambda rollout: (torch.full((16,), 1e4), {}), config)
     assert (seen.advantages == 0).all() and ((seen.returns - seen.values) * seen.rollout.mask).abs().max() > 1e-4
-
-
-@pytest.mark.parametrize(
-    "name", sorted(p.stem for p in Path(ppo.__file__).parent.glob("[!_]*.py") if p.stem != "common")
-)
-def test_a_policy_whose_weights_are_all_frozen_is_refused(name):
-    module, policy = algorithms.module(name), tiny.gpt2().requires_grad_(False)
-    more = {"tokenizer": None} if module.ABOUT.imitates else {}
-    with pytest.raises(ValueError, match="all of its weights are frozen .*requires_grad_"):
-        module.init(policy, module.Config(), seed=0, **more)
-
-
-@pytest.mark.parametrize("end", [50, -1])
-def test_an_end_that_has_no_logit_is_refused(end):
-    policy = tiny.gpt2()
-    policy.generation_config.eos_token_id = end
-    with pytest.raises(ValueError, match=f"its eos_token_id is {end}, and it has logits for 50 tokens, 0 to 49"):
-        sampling_from(policy, 4)
-
-
-def test_other_settings_than_those_of_init_are_refused_but_for_how_long():
-    policy, config = tiny.gpt2(), ppo.Config(updates=1, episodes_per_update=4, max_new_tokens=4)
-    state, score = ppo.init(policy, config, 0), lambda rollout: (rollout.responses.eq(7).sum(1), {})
-    for changes in ({"learning_rate": 1e-3}, {"top_k": 5}, {"kl_coef": 1.0}, {"breaks": ("ratio",)}):
-        (name,) = changes
-        with pytest.raises(ValueError, match=f"config: expected the settings that init had.*{name}.*{name}"):
-            next(ppo.train(state, tiny.prompts(4), score, config.replace(**changes)))
-    with pytest.raises(ValueError, match="config: expected the settings that init had.*mask_top_p"):
-        next(ppo.train(state, tiny.prompts(4), score, nlpo.Config(**config.model_dump())))
-    masked = nlpo.init(policy, nlpo.Config(**config.model_dump()), 0)
-    with pytest.raises(ValueError, match="config: expected the settings that init had.*sync_every"):
-        next(nlpo.train(masked, tiny.prompts(4), score, nlpo.Config(**config.model_dump()).replace(sync_every=2)))
-    assert state.update == masked.update == 0
-    assert len(list(ppo.train(state, tiny.prompts(4), score, config.replace(updates=2)))) == 2
