@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from rlnlp.offpolicy import q_heads
-from rlnlp.vocabulary import check_tokens, limit_vocabulary, limited
+from rlnlp.vocabulary import limit_vocabulary, limited
 
 if TYPE_CHECKING:  # its modelling code takes seconds to import
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -93,6 +93,17 @@ def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return Path(folder)
+
+
+def check_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, place: str | Path) -> None:
+    """Raise ``ValueError`` where the tokenizer has a token that the model has no embedding for, or no logit."""
+    output = model.get_output_embeddings()
+    sizes = {"the input embedding": model.get_input_embeddings().num_embeddings}
+    if output is not None and hasattr(output, "out_features"):
+        sizes["the head"] = output.out_features
+    for part, size in sizes.items():
+        if len(tokenizer) > size:
+            raise ValueError(f"{place}: the tokenizer has {len(tokenizer)} tokens and {part} of the model only {size}")
 
 
 def _read(kind: type, place: str | Path, **more):

@@ -18,7 +18,6 @@ from rlnlp import pretrained
 from rlnlp.scoring import Reward, RewardError, TokenReward, callable_by_trl, evaluate_reward, name_of
 from rlnlp.settings import nearest
 from rlnlp.types import Prompts, take
-from rlnlp.vocabulary import check_tokens
 
 
 # ------------------------------------------------------------------------------------------------- reward functions
@@ -45,11 +44,9 @@ def classifier_reward(
     separator       between prompt and response where neither has white space at the seam; None = nothing for a
                     tokenizer to which a leading space matters (byte-level BPE), else one space (word level, WordPiece)
     Returns         a reward function; its scores are [B] float32 in (0, 1), evaluation mode, no gradient
-    Raises          RewardError  cannot be loaded, one output only, unknown label, more tokens than positions, no batch
+    Raises          RewardError  cannot be loaded, one output only, unknown label, more tokens than positions
     An empty text is scored as one end-of-text token. A saturated classifier (all scores near 0 or 1) is a flat reward.
     """
-    if batch_size < 1:
-        raise RewardError(f"classifier_reward: batch_size {batch_size}: expected 1 or more")
     if isinstance(model, (str, Path)):
         name = f"classifier_reward({Path(model).name})"
         model, tokenizer = _load_classifier(model, tokenizer)
@@ -101,7 +98,7 @@ def _load_classifier(folder: str | Path, tokenizer):
     try:
         model = pretrained.read_model(AutoModelForSequenceClassification, folder)
         tokenizer = tokenizer or pretrained.read_tokenizer(folder)
-        check_tokens(model, tokenizer, folder)
+        pretrained.check_tokens(model, tokenizer, folder)
         return model, tokenizer
     except ValueError as error:
         raise RewardError(f"classifier_reward({folder}): cannot be loaded: {error}") from error

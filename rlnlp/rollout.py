@@ -12,7 +12,6 @@ from rlnlp.models import Decoder, check_context, playable, restrict
 from rlnlp.samplers import chain, top_k, top_p
 from rlnlp.types import Allowed, NotFinite, Prompts, Rollout, Sampler, Sampling, changed, replaceable, take
 from rlnlp.types import generator as named_generator
-from rlnlp.vocabulary import ends_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -21,9 +20,11 @@ if TYPE_CHECKING:
 def sampling_from(
     model: PreTrainedModel, max_new_tokens: int, temperature: float = 1.0, min_new_tokens: int = 0
 ) -> Sampling:
-    """Sampling settings with the model's own end and padding ids. Raises ``ValueError`` where it names no end token or
-    one that it has no logit for, and where it names several: an episode has one."""
-    ends, size = ends_of(model), model.get_output_embeddings().out_features
+    """Sampling settings with the model's own end and padding ids. Raises ``ValueError`` where it names no end token,
+    and where it names several: an episode has one."""
+    eos = model.generation_config.eos_token_id
+    eos = eos if eos is not None else model.config.eos_token_id
+    ends = sorted(set(eos)) if isinstance(eos, (list, tuple)) else [] if eos is None else [eos]
     if not ends:
         raise ValueError("model: neither generation_config nor config names eos_token_id, so episodes could not end")
     if len(ends) > 1:
@@ -32,11 +33,6 @@ def sampling_from(
             "it by model.generation_config.eos_token_id = ... (of a chat model, what ends a turn)"
         )
     (eos,) = ends
-    if not 0 <= eos < size:
-        raise ValueError(
-            f"model: its eos_token_id is {eos}, and it has logits for {size} tokens, 0 to {size - 1}: no episode could "
-            "end; set model.generation_config.eos_token_id"
-        )
     pad = model.generation_config.pad_token_id
     pad = pad if pad is not None else model.config.pad_token_id
     return Sampling(eos, eos if pad is None else pad, max_new_tokens, temperature, min_new_tokens)
@@ -58,7 +54,7 @@ def draw(logits: Tensor, uniform: Tensor) -> Tensor:
     """
     cumulative = logits.softmax(-1).cumsum(-1, dtype=torch.float64)
     if torch.isnan(cumulative[:, -1]).any():
-        raise NotFinite("nothing can be sampled: the policy's logits are not finite, or a sampler allows no token")
+        raise NotFinite("the policy's logits are not finite: nothing can be sampled from them")
     return torch.searchsorted(cumulative, (uniform.unsqueeze(1) * cumulative[:, -1:]), right=True).squeeze(1)
 
 

@@ -22,18 +22,13 @@ NEAR = 5e-2  # of the largest logit: bf16 rounds by less, and a model that forge
 def check_policy(model: PreTrainedModel) -> None:
     """Raise ``ValueError`` for a model that cannot be a policy; each learner's ``init`` asks.
 
-    That is one whose weights are all frozen, or not float32 (in 16 bits small steps are lost); one whose logits are not
-    its output embedding of its last hidden state (soft-capping, ...), and one that predicts otherwise token by token,
-    with a cache and with padding before the prompt, than in one pass (many recurrent models): samples and their
-    log-probabilities would then be of two distributions. Warns of gradient checkpointing, which has no effect, as
+    That is one with weights of 16 bits, in which small steps are lost; one whose logits are not its output embedding of
+    its last hidden state (soft-capping, ...), and one that predicts otherwise token by token, with a cache and with
+    padding before the prompt, than in one pass (many recurrent models): samples and their log-probabilities would then
+    be of two distributions. Warns of gradient checkpointing, which has no effect, as
     policies are in evaluation mode.
     """
     check_weights(model)
-    if not any(weight.requires_grad for weight in model.parameters()):
-        raise ValueError(
-            f"{model_name(model)}: all of its weights are frozen (requires_grad is False), so nothing would be "
-            "trained; model.requires_grad_(True) thaws them"
-        )
     if any(getattr(part, "gradient_checkpointing", False) for part in model.modules()):
         warnings.warn("gradient checkpointing has no effect: a policy stays in evaluation mode", stacklevel=4)
     with evaluating(model):
@@ -42,12 +37,11 @@ def check_policy(model: PreTrainedModel) -> None:
 
 
 def check_weights(model: PreTrainedModel) -> None:
-    """Raise ``ValueError`` for weights of another type than float32."""
-    if model.dtype != torch.float32:
-        lost = ", in which a learner's small steps are lost" if model.dtype.itemsize < 4 else ""
+    """Raise ``ValueError`` for weights of 16 bits."""
+    if model.dtype in (torch.float16, torch.bfloat16):
         raise ValueError(
-            f"model: its weights are {model.dtype}{lost}; expected torch.float32: load it with dtype=torch.float32 "
-            "(transformers keeps the type that was saved; rlnlp.load does not)"
+            f"model: its weights are {model.dtype}, in which a learner's small steps are lost; load it with "
+            "dtype=torch.float32 (transformers keeps the type that was saved; rlnlp.load does not)"
         )
 
 

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedModel
 
 ABSENT = -1e9  # logit of a token that does not exist: no mass in float32, and finite, so that 0 x log 0 is 0
-
-
-def ends_of(model: PreTrainedModel) -> list[int]:
-    """The tokens that a model's texts end with, as its generation settings name them, else its config; [] for none."""
-    eos = model.generation_config.eos_token_id
-    eos = eos if eos is not None else model.config.eos_token_id
-    return sorted(set(eos)) if isinstance(eos, (list, tuple)) else [] if eos is None else [eos]
 
 
 def limit_vocabulary(model: PreTrainedModel, allowed_ids: list[int]) -> None:
@@ -34,7 +26,9 @@ def limit_vocabulary(model: PreTrainedModel, allowed_ids: list[int]) -> None:
     layer, size = model.get_output_embeddings(), model.get_output_embeddings().out_features
     if wrong := [i for i in allowed_ids if not 0 <= i < size]:
         raise ValueError(f"limit_vocabulary: expected ids from 0 to {size - 1}, got {wrong[:5]}")
-    for end in ends_of(model):
+    eos = model.generation_config.eos_token_id
+    eos = eos if eos is not None else model.config.eos_token_id
+    for end in eos if isinstance(eos, (list, tuple)) else [eos]:
         if end not in allowed_ids:
             raise ValueError(
                 f"limit_vocabulary: the end token {end} is not among the allowed ids, so episodes could not end"
@@ -54,14 +48,3 @@ def limit_vocabulary(model: PreTrainedModel, allowed_ids: list[int]) -> None:
 def limited(model: PreTrainedModel) -> bool:
     """Whether ``limit_vocabulary`` was applied to the model."""
     return getattr(model.config, "allowed_token_ids", None) is not None
-
-
-def check_tokens(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, place: str | Path) -> None:
-    """Raise ``ValueError`` where the tokenizer has a token that the model has no embedding for, or no logit."""
-    output = model.get_output_embeddings()
-    sizes = {"the input embedding": model.get_input_embeddings().num_embeddings}
-    if output is not None and hasattr(output, "out_features"):
-        sizes["the head"] = output.out_features
-    for part, size in sizes.items():
-        if len(tokenizer) > size:
-            raise ValueError(f"{place}: the tokenizer has {len(tokenizer)} tokens and {part} of the model only {size}")

@@ -59,24 +59,15 @@ def finite(state) -> Iterator[None]:
         raise Diverged(f"update {state.update + 1}: {error}") from error
 
 
-def check_start(state, prompts: Prompts, config) -> None:
-    """Raise ``ValueError``, before the first update, where a prompt and a response do not fit the policy
-    (``check_context``), and where ``init`` had other settings: what it read of them would silently stay. ``updates``
-    may differ, so that training can go on."""
-    check_context(state.policy, prompts, config.max_new_tokens)
-    if config.replace(updates=0) != state.config.replace(updates=0):
-        off = sorted({*config} ^ {*state.config}, key=str)
-        raise ValueError(f"config: expected the settings that init had, updates aside; these differ: {off}")
-
-
 def loop(
     state, prompts: Prompts, score: Score, config, collect: Callable, update: Callable, group: int = 1
 ) -> Iterator[Metrics]:
     """A learner's training from its own ``collect`` and ``update``: each update on its own batch of prompts.
 
-    group: responses that ``collect`` samples to each of them. Raises ``ValueError`` as ``check_start``.
+    group: responses that ``collect`` samples to each of them. Raises ``ValueError``, before the first, where a prompt
+    and a response do not fit the policy (``check_context``).
     """
-    check_start(state, prompts, config)
+    check_context(state.policy, prompts, config.max_new_tokens)
     while state.update < config.updates:
         batch = batch_of(prompts, config.episodes_per_update // group, state.seed, state.update)
         with finite(state):

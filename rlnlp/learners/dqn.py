@@ -123,7 +123,6 @@ class State:
     kl: KLCoefficient
     sampling: Sampling
     seed: int
-    config: Config
     update: int = 0
     steps: int = 0
 
@@ -133,17 +132,15 @@ def init(policy, config: Config, seed: int) -> State:
 
     A policy that already has that head keeps its weights (a frozen run is continued with a trained trunk). The model's
     logits stay as they are where the trunk is trained, tied weights tied; under a frozen trunk they become a copy.
-    Weights that the caller has frozen stay frozen, but for the head.
     Raises ``ValueError`` for a model we cannot view and for one with another Q head.
     """
     check_policy(policy)
     reference = models.frozen_copy(policy)
-    if config.trunk == "frozen" or q_heads.installed(policy):  # of a run with a frozen trunk, which goes on whole
-        policy.requires_grad_(config.trunk == "trained")
     if q_heads.installed(policy):
         q_heads.rescale(policy, config.head, config.scale)
     elif config.head != "logits" or config.trunk == "frozen":
         q_heads.install(policy, config.head, config.scale, generator(seed, "q_head"))
+    policy.requires_grad_(config.trunk == "trained")
     policy.get_output_embeddings().requires_grad_(True)
     ruled = {config.explore_rule, config.max_rule} != {"none"}
     sampling = sampling_from(policy, config.max_new_tokens, min_new_tokens=config.min_new_tokens)
@@ -158,7 +155,6 @@ def init(policy, config: Config, seed: int) -> State:
         KLCoefficient(config.kl_coef),
         sampling,
         seed,
-        config,
     )
 
 
@@ -196,8 +192,11 @@ def experience(state: State, rollout: Rollout, score: Score, config: Config) -> 
     was got."""
     scores, parts, ref_logprobs, kl, rewards = rewarded(state, rollout, score, config)
     mask = rollout.mask
-    hidden = models.hidden_states(state.policy, rollout)[mask]
-    steps, tokens = mask.nonzero()[:, 1], rollout.responses[mask]
+    hidden, steps, tokens = (
+        models.hidden_states(state.policy, rollout)[mask],
+        mask.nonzero()[:, 1],
+        rollout.responses[mask],
+    )
     known = []
     for rows in torch.arange(len(tokens), device=mask.device).split(models.CHUNK):
         q = q_values(state.policy, hidden[rows], config, state.sampling, steps[rows])

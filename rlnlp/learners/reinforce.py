@@ -70,7 +70,6 @@ class State:
     sampling: Sampling
     sampler: Sampler | None
     seed: int
-    config: Config
     update: int = 0
 
 
@@ -81,7 +80,7 @@ def init(policy, config: Config, seed: int) -> State:
     optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, eps=1e-5, weight_decay=0.0, fused=True)
     sampling = sampling_from(policy, config.max_new_tokens, config.temperature, config.min_new_tokens)
     sampler, kl = truncation(config.top_k, config.top_p), KLCoefficient(config.kl_coef)
-    return State(policy.eval(), frozen_copy(policy), optimizer, kl, sampling, sampler, seed, config)
+    return State(policy.eval(), frozen_copy(policy), optimizer, kl, sampling, sampler, seed)
 
 
 def collect(state: State, prompts: Prompts, score: Score, config: Config) -> Experience:

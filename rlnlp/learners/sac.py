@@ -98,7 +98,6 @@ class State:
     kl: KLCoefficient
     sampling: Sampling
     seed: int
-    config: Config
     update: int = 0
     steps: int = 0
 
@@ -122,7 +121,6 @@ def init(policy, config: Config, seed: int) -> State:
         KLCoefficient(config.alpha),
         sampling,
         seed,
-        config,
     )
 
 

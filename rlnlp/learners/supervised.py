@@ -41,7 +41,6 @@ class State:
     sampling: Sampling
     tokenizer: object
     seed: int
-    config: Config
     update: int = 0
 
 
@@ -49,8 +48,9 @@ def init(policy, config: Config, seed: int, tokenizer=None) -> State:
     """``tokenizer`` turns the prompts' references into tokens. ``data_fraction`` is for whoever makes the prompts."""
     check_policy(policy)
     optimizer = torch.optim.AdamW(policy.parameters(), lr=config.learning_rate, weight_decay=0.0, fused=True)
-    sampling = sampling_from(policy, config.max_new_tokens)
-    return State(policy.eval(), frozen_copy(policy), optimizer, sampling, tokenizer, seed, config)
+    return State(
+        policy.eval(), frozen_copy(policy), optimizer, sampling_from(policy, config.max_new_tokens), tokenizer, seed
+    )
 
 
 def collect(state: State, prompts: Prompts, score: Score | None, config: Config) -> Experience:

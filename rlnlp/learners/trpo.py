@@ -104,7 +104,6 @@ def init(policy, config: Config, seed: int) -> State:
         sampling_from(policy, config.max_new_tokens, config.temperature, config.min_new_tokens),
         truncation(config.top_k, config.top_p),
         seed,
-        config,
     )
 
 
