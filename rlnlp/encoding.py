@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import torch
 
 from rlnlp.models import context_of
+from rlnlp.pretrained import check_tokens
+from rlnlp.rollout import sampling_from
 from rlnlp.trainable import check_weights
 from rlnlp.types import Prompts, to
 from rlnlp.vocabulary import limited
@@ -25,11 +27,17 @@ def prompts_for(
 ) -> Prompts:
     """Strings to ``Prompts`` on the model's device. max_prompt_tokens: None = half of the model's context.
 
-    Warns of a model that can choose tokens which the tokenizer does not have. Raises: ``ValueError`` for weights of 16
-    bits, which a learner cannot train, for what is no model or no list of strings, and as ``encode_prompts``.
+    Warns of a model that can choose tokens which the tokenizer does not have, of one that ends its texts with another
+    token than the tokenizer does, and of prompts that are cut. Raises: ``ValueError`` for weights of 16 or 64 bits,
+    which a learner cannot train, for a tokenizer with more tokens than the model, an end token without a logit, what is
+    no model or no list of strings, and as ``encode_prompts``.
     """
     if isinstance(texts, str):
         raise ValueError("texts: expected a list of prompts, got one string; for a single prompt, put it into a list")
+    if isinstance(texts, Mapping) or hasattr(texts, "columns"):
+        raise ValueError(
+            f"texts: expected a list of prompts, got a {type(texts).__name__}: give one column of it, texts[...]"
+        )
     if not hasattr(model, "get_output_embeddings"):
         raise ValueError(
             f"model: expected a language model of transformers, then its tokenizer; got {type(model).__name__}"
@@ -40,15 +48,48 @@ def prompts_for(
     if max_prompt_tokens is not None and max_prompt_tokens < 1:
         raise ValueError(f"max_prompt_tokens: expected 1 or more, got {max_prompt_tokens}")
     check_weights(model)
+    if model.dtype == torch.float64:
+        raise ValueError("model: its weights are torch.float64, expected torch.float32: model.float() makes them so")
+    check_tokens(model, tokenizer, "model")
+    _check_vocabulary(model, tokenizer)
+    most = max_prompt_tokens or context_of(model) // 2
+    prompts = encode_prompts(texts, tokenizer, most)
+    if cut := [known["cut"] for known in prompts.meta if known["cut"]]:
+        warnings.warn(
+            f"{len(cut)} of {len(texts)} prompts are longer than {most} tokens and lose their beginning, up to "
+            f"{max(cut)} tokens; max_prompt_tokens says how many are kept (default: half of the model's context)",
+            stacklevel=2,
+        )
+    return to(prompts, model.device)
+
+
+def _check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Warn of tokens that the model can choose and the tokenizer does not have, and of different end tokens. Raise
+    ``ValueError`` for an end that the model cannot choose."""
     known, size = len(tokenizer), model.get_output_embeddings().out_features
     if size > known and not limited(model):
         warnings.warn(
             f"the model can choose {size} tokens and the tokenizer has {known}: the others are no text, and a learner "
             "that explores at random (DQN) draws them; rlnlp.vocabulary.limit_vocabulary(model, list(range("
             f"{known}))) takes them away",
-            stacklevel=2,
+            stacklevel=3,
         )
-    return to(encode_prompts(texts, tokenizer, max_prompt_tokens or context_of(model) // 2), model.device)
+    try:
+        end = sampling_from(model, 1).eos_id
+    except ValueError:  # none, or several: a learner says so, and prompts are prompts
+        return
+    if end >= size:
+        raise ValueError(
+            f"model: its eos_token_id is {end}, and it has logits for {size} tokens, 0 to {size - 1}: no episode could "
+            "end; set model.generation_config.eos_token_id"
+        )
+    if tokenizer.eos_token_id not in (None, end):
+        warnings.warn(
+            f"the model's texts end with token {end} and the tokenizer's with {tokenizer.eos_token_id} "
+            f"({tokenizer.eos_token!r}): an episode ends with the model's; "
+            "model.generation_config.eos_token_id = tokenizer.eos_token_id makes them one",
+            stacklevel=3,
+        )
 
 
 def encode_prompts(

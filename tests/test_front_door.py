@@ -90,7 +90,8 @@ def test_the_import_is_light_and_every_name_behind_the_door_is_there():
 
 def test_prompts_lie_where_the_model_is_and_fit_it():
     model, tokenizer = MAKE["causal"](positions=16), tokenizer_of(50)
-    found = rlnlp.prompts_for(model, tokenizer, ["w1", " ".join(["w2"] * 30)])
+    with pytest.warns(UserWarning, match="1 of 2 prompts are longer than 8 tokens and lose .* up to 22 tokens"):
+        found = rlnlp.prompts_for(model, tokenizer, ["w1", " ".join(["w2"] * 30)])
     assert found.ids.device == model.device and found.ids.shape == (2, 8) and found.meta[1]["cut"] == 22
     texts = ["w1", "w2 w3"]
     for column in (datasets.Dataset.from_dict({"text": texts})["text"], numpy.array(texts), pandas.Series(texts)):
@@ -99,13 +100,18 @@ def test_prompts_lie_where_the_model_is_and_fit_it():
 
 def test_a_model_that_cannot_be_trained_as_it_is_is_refused_before_anything_runs():
     model, tokenizer = MAKE["causal"](), tokenizer_of(50)
-    for kind in (torch.bfloat16, torch.float16):  # transformers loads what was saved in 16 bits as such
-        with pytest.raises(ValueError, match=f"its weights are {kind}, .*dtype=torch.float32"):
+    for kind in (torch.bfloat16, torch.float16, torch.float64):  # transformers loads what was saved in 16 bits as such
+        with pytest.raises(ValueError, match=f"its weights are {kind}, .*torch.float32"):
             rlnlp.prompts_for(copy.deepcopy(model).to(kind), tokenizer, ["w1"])
     with pytest.raises(ValueError, match="expected a list of prompts, got one string"):
         rlnlp.prompts_for(model, tokenizer, "w1 w2")
     with pytest.raises(ValueError, match="model: expected a language model of transformers.* got Tokenizers"):
         rlnlp.prompts_for(tokenizer, model, ["w1"])
+    for table in (pandas.DataFrame({"text": ["w1"]}), {"text": ["w1"]}):  # the names of their columns are strings
+        with pytest.raises(ValueError, match=f"expected a list of prompts, got a {type(table).__name__}: give one col"):
+            rlnlp.prompts_for(model, tokenizer, table)
+    with pytest.raises(ValueError, match="model: the tokenizer has 60 tokens and the input embedding .* only 50"):
+        rlnlp.prompts_for(model, tokenizer_of(60), ["w1"])
     for texts in (["w1", None], ["w1", ["w2"]]):
         with pytest.raises(ValueError, match=f"texts: expected strings, got {type(texts[1]).__name__} at place 1"):
             rlnlp.prompts_for(model, tokenizer, texts)
@@ -127,3 +133,20 @@ def test_tokens_that_no_text_has_are_said_until_they_are_taken_away(recwarn):
     limit_vocabulary(model, list(range(40)))
     rlnlp.prompts_for(model, small, ["w1"])
     assert not recwarn.list
+
+
+def test_a_model_that_ends_with_another_token_than_its_tokenizer_is_said():
+    model, tokenizer = MAKE["causal"](), tokenizer_of(50)
+    end = tokenizer.eos_token_id
+    model.generation_config.eos_token_id = end + 5
+    with pytest.warns(UserWarning, match=f"texts end with token {end + 5} and the tokenizer's with {end} "):
+        rlnlp.prompts_for(model, tokenizer, ["w1"])
+
+
+def test_an_end_that_the_model_has_no_logit_for_is_refused():
+    model, tokenizer = MAKE["causal"](), tokenizer_of(50)
+    model.generation_config.eos_token_id = 50
+    with pytest.raises(ValueError, match="its eos_token_id is 50, and it has logits for 50 tokens, 0 to 49"):
+        rlnlp.prompts_for(model, tokenizer, ["w1"])
+    model.generation_config.eos_token_id = [1, 2]  # a learner says that it takes one
+    assert len(rlnlp.prompts_for(model, tokenizer, ["w1"])) == 1

@@ -278,7 +278,7 @@ def test_a_claim_that_is_only_not_listed_is_not_said_to_lack_seeds(mini):
     finally:
         Path(registered).unlink()
     assert "not on this profile's list" in text and told.UNLISTED not in text
-    assert "This profile does not judge the claims behind it; the registered design `settle` says" in answer
+    assert "This profile does not judge the claims behind it; the registered design `settle`, on more draws" in answer
 
 
 def test_tests_of_claims_call_learners_as_figures_do():

@@ -15,7 +15,7 @@ import pytest
 
 from workbook.figures import about
 from workbook.figures.names import everywhere, name, names, spelled
-from workbook.figures.parts import compact
+from workbook.figures.parts import compact, short
 from workbook.ledger import answer, beside, careful, forest, looks, page, ruling
 from workbook.ledger import checks as ledger_checks
 from workbook.reports import pages
@@ -66,22 +66,41 @@ def test_a_report_is_title_question_answer_and_one_figure(place):
     assert len(answer.numbers(said)) <= answer.MOST, said
 
 
+def by_hand(table: str, groups: answer.Groups) -> list[str]:
+    """The numbers of `answer.counted` from the cells of the printed table, "−0.068 [−0.109, −0.027]"."""
+    head, _, *lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
+    said, last = [], 0
+    for metric, of, side in groups:
+        column = head.index(short(metric))
+        cells = [line for line in lines if line[0].rpartition(" − ")[2].startswith(of)]
+        pairs = [tuple(map(float, re.findall(r"-?[\d.]+", line[column].replace("−", "-"))[1:])) for line in cells]
+        pairs = [pair for pair in pairs if len(pair) == 2]
+        beyond = sum(min(side * low, side * high) > 0 for low, high in pairs)
+        said += [str(beyond)] * (beyond > 0) + [str(len(pairs))] * (len(pairs) != last)
+        last = len(pairs)
+    return said
+
+
 @pytest.mark.parametrize("profile", TABLES)
 def test_every_answer_is_that_of_the_tables_and_of_the_ledger(profile):
     checked = 0
     for report in params(profile).reports:
         found = pages.load(params(profile), report)
         rows = ledger(profile, report) if profile != "pilot" else found.judged[0]
-        said = answer.answer(found.headline, rows, beside.elsewhere(rows, ROOT / "reports"))
+        groups = getattr(found.ablation, "COUNTED", ())
+        said = answer.answer(found.headline, rows, beside.elsewhere(rows, ROOT / "reports"), groups=groups)
         text = read(f"reports/{profile}/{report}/verdict.md")
         assert f"\n\n**Answer.** {said}\n\n" in text, report
         table = tables.markdown(pages.headline_table(found))
         assert table in text, report
+        checked += 1
+        if groups:
+            assert answer.numbers(answer.counted(found.headline, groups)) == by_hand(table, groups)[: answer.MOST]
+            continue
         label = found.headline[0].label
         row = next(line for line in table.splitlines() if line.startswith(f"| {label} |"))
         for value in answer.numbers(answer.compared(found.headline).split(":", 1)[1].split(", on average")[0]):
             assert value in row, (report, value)
-        checked += 1
     assert checked == len(params(profile).reports) >= 1
 
 
@@ -208,6 +227,24 @@ def test_a_label_with_three_numbers_leaves_no_room_for_a_size():
     assert said == "γ = 1, β = 0 minus γ = 0.5: the score (reward model) is higher, on average over its seeds."
 
 
+def test_an_answer_of_all_comparisons_counts_them():
+    """Three above a first base, of which one beyond its interval, one above a second; the third group is too many."""
+    rows = [
+        compared(f"{name} − base", v) for name, v in (("A", [1.0, 1.1, 1.2]), ("B", [1.0, -1.0, 0.5]), ("C", [0.0]))
+    ]
+    rows += [compared(f"{name} − PPO, β = 0.2", v) for name, v in (("A", [-1.0, -1.1, -1.2]), ("B", [0.1, 0.1, 0.2]))]
+    rows += [compared("A − base", [-2.0, -2.1, -2.2], "wobble"), compared("B − base", [-2.0, -2.1, 2.2], "wobble")]
+    groups = (("score", "base", 1), ("score", "PPO", -1), ("wobble", "base", -1))
+    said = answer.counted(rows, groups)
+    assert said == (
+        "By each comparison's own interval, the score (reward model) is higher than base in 1 of 2 comparisons and "
+        "lower than PPO in 1 of as many."
+    )
+    assert "lower than base in 1 of 2 comparisons" in answer.counted(rows, groups[2:])
+    assert "higher than PPO in none of 2 comparisons" in answer.counted(rows, (("score", "PPO", 1),))[:-1] + " "
+    assert answer.counted(rows, (("score", "nothing", 1),)) == answer.counted([], groups) == ""
+
+
 def test_a_word_is_never_without_its_doubts_and_another_profiles_word_is_told():
     row = {"id": "P01", "word": "holds", "turns": True}
     assert answer.words([row]).endswith("says *holds* of P01 (turns at half the budget).")
@@ -217,7 +254,9 @@ def test_a_word_is_never_without_its_doubts_and_another_profiles_word_is_told():
     assert beside.word(other) == "holds (settle, 8 draws, turns at half the budget, not settled)"
     without = [{"id": name, "word": ruling.ELSEWHERE, "lacks": ["4 seeds"]} for name in ("P37", "P23")]
     said = answer.words(without, beside.elsewhere(without, ROOT / "reports"))
-    assert said.endswith("the registered design `settle` says *opposite* of P37.")  # of P23 it has no word
+    assert said.endswith(
+        "the registered design `settle`, on more draws and with runs repeated, says *opposite* of P37."
+    )  # of P23 it has no word
     design_of = json.loads(read("reports/settle/claims/claims.json"))["rows"]
     kept = json.loads(read("reports/registered.json"))["settle"]["claims"]
     assert {row["id"]: row["turns"] for row in design_of} == {name: word["turns"] for name, word in kept.items()}
@@ -234,7 +273,9 @@ def test_words_are_the_ledgers_and_a_design_is_named():
     many = [*rows, *({"id": f"C{i}", "word": "open"} for i in range(9))]
     assert answer.words(many).endswith("*holds* of P01, *opposite* of P02 and *open* of the others.")
     other = {"id": "P04", "word": "not testable here", "registered": {"word": "too small", "profile": "settle"}}
-    assert answer.words([other]).endswith("the registered design `settle` says *too small* of P04.")
+    assert answer.words([other]).endswith(
+        "the registered design `settle`, on more draws and with runs repeated, says *too small* of P04."
+    )
     assert answer.words(rows[2:]) == answer.UNNAMED and "No claim" in answer.words([])
 
 
@@ -244,7 +285,10 @@ def test_an_answer_says_why_it_takes_a_word_of_other_draws():
     for lacks, why in ((["its id in `claims`"], answer.LEFT), (["its id in `claims`", "4 seeds"], answer.FEW)):
         row = {"id": "P04", "word": "not testable here", "lacks": lacks}
         said = answer.words([row], other)
-        assert said == f"{why}; the registered design `settle` says *too small* of P04."
+        assert (
+            said
+            == f"{why}; the registered design `settle`, on more draws and with runs repeated, says *too small* of P04."
+        )
     assert answer.words([row], [{**other[0], "registered": {"word": "awaiting", "profile": "settle"}}]) == (
         answer.UNNAMED
     )

@@ -67,7 +67,7 @@ def name(entry: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]) -> 
     start = "untrained" if entry.get("updates") == 0 else label(entry["algorithm"])
     if "mask_rule" in entry:
         rule = entry["mask_rule"].replace("_", "-")
-        start = f"PPO, {rule} mask {entry['mask_value']:g}" + ", delayed" * bool(entry.get("mask_delay"))
+        start = f"PPO, {rule} mask {digits(entry['mask_value'])}" + ", delayed" * bool(entry.get("mask_delay"))
     world = f" on {entry['world']}" if entry.get("world") else ""
     return minus(", ".join([start + world, *parts]))
 
@@ -118,7 +118,7 @@ def _part(key: str, value: Any, entry: Mapping[str, Any], entries: Mapping[str, 
         return f"repetition {value + 1}" if value else ""
     if key in ("explore_rule", "max_rule"):
         what = "explores" if key == "explore_rule" else "maximum"
-        return f"{what} in {value.replace('_', '-')} {entry[key.replace('rule', 'value')]:g}"
+        return f"{what} in {value.replace('_', '-')} {digits(entry[key.replace('rule', 'value')])}"
     if key == "start":
         return f"after {name(entries[value], entries) if value in entries else value}"
     said = digits(value) if isinstance(value, float) else f"{value}".replace("_", " ")

@@ -35,12 +35,32 @@ def numbers(text: str) -> list[str]:
 
 
 Rows = Sequence[Mapping[str, Any]]
+Groups = Sequence[tuple[str, str, int]]  # of `counted`
 
 
-def answer(headline: Sequence[Compared], rows: Rows, elsewhere: Rows = (), alone: str = "") -> str:
-    """Two sentences. headline: the report's comparisons, the first of which answers; alone: what answers without one;
-    rows: of the ledger, its own; elsewhere: of `beside.elsewhere`, which speak where no row has a word."""
-    return f"{compared(headline, alone)} {words(rows, elsewhere)}"
+def answer(headline: Sequence[Compared], rows: Rows, elsewhere: Rows = (), alone: str = "", groups: Groups = ()) -> str:
+    """Two sentences. headline: the report's comparisons, the first of which answers, or the groups of them (`counted`);
+    alone: what answers without one; rows: of the ledger, its own; elsewhere: of `beside.elsewhere`, which speak where
+    no row has a word."""
+    return f"{counted(headline, groups) or compared(headline, alone)} {words(rows, elsewhere)}"
+
+
+def counted(headline: Sequence[Compared], groups: Groups) -> str:
+    """In how many comparisons of each group a metric is higher or lower, each by its own interval, as far as `MOST`
+    allows. A group: the metric, how what is subtracted begins, the side (1 higher, −1 lower). "" for no comparison
+    with an interval."""
+    parts, last, said = [], 0, ""
+    for metric, of, side in groups:
+        rows = [row for row in headline if row.metric == metric and row.label.rpartition(" − ")[2].startswith(of)]
+        ends = [(side * d.low, side * d.high) for d in (row.difference for row in rows) if d.low is not None]
+        every = "as many" if len(ends) == last else f"{len(ends)} comparisons"
+        many = f"{sum(min(pair) > 0 for pair in ends) or 'none'} of {every}"
+        part = (
+            f"the {short(metric)} is " * (metric != said) + f"{'higher' if side > 0 else 'lower'} than {of} in {many}"
+        )
+        if ends and len(numbers(" ".join([*parts, part]))) <= MOST:
+            parts, last, said = [*parts, part], len(ends), metric
+    return f"By each comparison's own interval, {join(parts)}." if parts else ""
 
 
 def compared(headline: Sequence[Compared], alone: str = "") -> str:
@@ -85,7 +105,8 @@ def _said(rows: Rows) -> str:
     if not found:
         return ""
     designs = dict.fromkeys(row["registered"]["profile"] for row in rows if row.get("registered"))
-    source = f"the registered design {join([f'`{d}`' for d in designs])}" if designs else "the ledger's rule"
+    named = f"the registered design {join([f'`{d}`' for d in designs])}"
+    source = f"{named}, on more draws and with runs repeated," if designs else "the ledger's rule"
     few = sum(map(len, found.values())) <= NAMED
     said = [w for w in WORDS if w in found and (few or w in (*FOR, *AGAINST))]
     rest = [claim for w, claims in found.items() if w not in said for claim in claims]

@@ -30,6 +30,7 @@ the others right is worse: noise, and human reviews forgotten.""",
     "tokens": """Off-policy learning pays if its line climbs sooner by tokens sampled.""",
     "gradient_steps": """DQN's training texts hold its random exploration, which lowers them.""",
 }
+COUNTED = (("score", "untrained", 1), ("score", "PPO", 1))
 LIMITS = (
     "The best variant was put together from trials on one draw; equal gradient steps are not equal computing.",
     "A longer training might help any of them; where a curve still climbs, its end is not its limit.",
@@ -60,8 +61,7 @@ def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
     looks = {"decodings": dots.DECODED, "trap": "greedy"}
     metrics = ("score", "generation_log_perplexity", "human_log_perplexity")
     yield "levels", "DQN beside PPO", dots.arms(results, rows, metrics, "DQN beside PPO", **looks)
-    metrics = ("repetition", "distinct_2", "length")
-    yield "language", "The text", dots.arms(results, rows, metrics, "The text", **looks)
+    yield "language", "The text", dots.arms(results, rows, ("repetition", "distinct_2", "length"), "The text", **looks)
     for name, title, pairs in (("parts", "One part at a time", parts), ("against_ppo", "Against PPO", against)):
         yield name, title, dots.differences(results, pairs(results), METRICS, title)
     groups = {"": {names(results)[c]: c for c in [*off_policy(results)[:6], design.plainest(results, "ppo")] if c}}

@@ -6,8 +6,8 @@
 An ablation is one file beside this one: TITLE, QUESTION, TERMS (words that need explaining), DETAIL (metrics in its
 table), DECODINGS (if not plain and own), READ (how to read its figures, by the beginning of their names), LIMITS (what
 it does not show), figures(results) -> (name, title, picture), headline(results), alone(results) (the answer without a
-headline, where there may be none) and texts(results, world) -> the runs whose texts are shown. It is found by listing
-the folder (`workbook.runs.ablations`). Words on claims are the ledger's.
+headline, where there may be none), COUNTED (groups of the headline that answer together: `ledger.answer.counted`) and
+texts(results, world) -> the runs whose texts are shown. It is found by listing the folder. Words are the ledger's.
 """
 
 from __future__ import annotations
@@ -118,11 +118,11 @@ def opening(page: Page) -> str:
 
 
 def answer(page: Page) -> str:
-    """Two sentences with at most three numbers: the first comparison of the headline, and the ledger's words."""
-    rows = page.judged[0]
-    elsewhere = beside.elsewhere(rows, page.results.params.reports_folder.parent)
+    """Two sentences with at most three numbers: of the headline its first row or groups, and the ledger's words."""
+    elsewhere = beside.elsewhere(rows := page.judged[0], page.results.params.reports_folder.parent)
     bare = page.results.configs and not page.headline and hasattr(page.ablation, "alone")
-    return answering.answer(page.headline, rows, elsewhere, page.ablation.alone(page.results) if bare else "")
+    alone, groups = page.ablation.alone(page.results) if bare else "", getattr(page.ablation, "COUNTED", ())
+    return answering.answer(page.headline, rows, elsewhere, alone, groups)
 
 
 def picture(shown: Shown) -> str:

@@ -25,10 +25,8 @@ READ = {
     "against_none_own": """Decoded through the mask that it trained with: the mask decodes as well as trains.""",
     "values": """To the right less is cut; none: PPO without a mask.""",
 }
-LIMITS = (
-    "The usual values are the report's for another, larger model.",
-    "Matching the kept mass joins neighbouring values by straight lines; between two far apart that is a guess.",
-)
+COUNTED = (("score", "no truncation", 1), ("wobble", "synced", -1))
+LIMITS = ("The usual values are the report's, of a larger model; equal cuts lie on straight lines between tried ones.",)
 PAPER = {"top_p": 0.95, "typical": 0.2, "epsilon": 1e-7, "eta": 3e-4, "mirostat": 4.0, "min_p": 0.05, "top_k": 50.0}
 METRICS = ("score", "generation_log_perplexity", "distinct_2")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from workbook.ledger.claim import repetitions
 from workbook.results.tables import join, markdown
 from workbook.site.blocks import shell
 from workbook.site.committed import DESIGN, Committed, deciding, folder, named_conditions
@@ -33,7 +34,26 @@ def conditions(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any
     also = f" The report that shows these runs is [{report}](/reports/mini/{report}/verdict.md)."
     there = (found.root / f"reports/mini/{report}/verdict.md").is_file()
     said = f"{markdown(pd.DataFrame(lines))}\n\nEverything else, so β and γ where a run does not set them, is as in "
-    return said + f"{links}." + also * there
+    return said + f"{links}." + also * there + repeated(found, rows)
+
+
+def repeated(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """That a profile trains some of these runs several times on a draw and counts their mean, where another does so
+    less often: why the same draws have other effects there. "" where all do the same."""
+    wanted, counts = named_conditions(rows), {}
+    for profile in rows:
+        runs = found.runs[profile]
+        counts[profile] = {name: len(repetitions(runs, name)) for name in wanted if name in runs}
+    most = max(counts, key=lambda profile: sum(counts[profile].values()) - len(counts[profile]))
+    often = {name: n for name, n in counts[most].items() if n > 1}
+    if not any(of.get(name, n) < n for of in counts.values() for name, n in often.items()):
+        return ""
+    which = join([f"{found.names[most][name]} ({n} times)" for name, n in often.items()])
+    return (
+        f"\n\n`{most}` trains some of these runs again on each draw's models and counts their mean: {which}. Other "
+        "profiles' reports show them trained less often: on the same draws their effects differ by what training again "
+        "changes."
+    )
 
 
 def shown(entry: Mapping[str, Any], called: Mapping[str, str]) -> str:
