@@ -28,6 +28,8 @@ from workbook.store import files, tables
 from workbook.texts import data, tasks
 from workbook.texts.hub import DataError
 
+from .spoiled import settings_edited  # noqa: F401 (a fixture)
+
 ROOT = Path(__file__).resolve().parents[1]
 FIXTURE = ROOT / "tests" / "fixtures" / "params.yaml"
 POLICY, REWARD = Shape(1000, 2, 8, 100, 64, 16, ""), Shape(10, 1, 4, 50, None, 16, "")
@@ -484,6 +486,42 @@ def test_claims_that_the_runs_cannot_decide(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "P25: needs 1 of the runs labels_10" in said and "P08: has no tests" in said
     assert "P01" not in said
+
+
+OWN = {  # the user's file, what it holds, what the plan says of it
+    "another name": ("my.py", "def scores(*four):\n    ...\n", "my.py has no 'score'; did you mean 'scores'?"),
+    "nothing like it": ("my.py", "def paid():\n    score = 1\n", "my.py has no 'score'; there is paid"),
+    "no Python": ("my.py", "def score(*four) return 1\n", "raised SyntaxError"),
+    "bytes": ("my.py", "\0", "my.py raised"),
+    "no such column": ("my.csv", "promt\nhello\n", "my.csv: unknown column 'promt'; did you mean 'prompt'?"),
+    "an odd split": ("my.csv", "prompt,split\na,trian\n", "row 2: expected split train, validation, test, got 'trian'"),
+    "too few": ("my.csv", "prompt\na\nb\n", "expected >= 3 different prompts"),
+    "nothing": ("my.csv", "", "an empty file; expected a header with a column 'prompt'"),
+}
+NEVER = 'raise SystemExit("a plan executes nothing")\n'
+
+
+def planned_with(tmp_path, edited, files: dict[str, str]) -> int:
+    """The status of a plan whose reward is my.py:score and whose prompts are my.csv."""
+    shutil.copy(ROOT / "claims.yaml", tmp_path)
+    brought = ('reward: ""', "reward: my.py:score"), ('prompts: ""', "prompts: my.csv")
+    edited(*brought, ("reward: reward_10", "kl_coef: 0.1"), ("claims: [P01]", "claims: []"))
+    for name, text in {"my.py": "def score(*four):\n    ...\n", "my.csv": "prompt\na\nb\nc\n", **files}.items():
+        (tmp_path / name).write_text(text)
+    return plan.main(["--root", str(tmp_path)])
+
+
+@pytest.mark.parametrize("what", OWN)
+def test_the_users_own_files_are_read(what, tmp_path, edited, capsys):
+    name, text, said = OWN[what]
+    assert planned_with(tmp_path, edited, {name: text}) == 1
+    told = capsys.readouterr().err
+    assert said in told and told.count("\n") == 1 and f"bring.{'prompts' if name == 'my.csv' else 'reward'}: " in told
+
+
+@pytest.mark.parametrize("text", ["def score(*four): ...", "from that import score", "from that import *", "score = 1"])
+def test_a_reward_that_may_have_the_function_is_left_to_the_run_and_not_executed(text, tmp_path, edited):
+    assert planned_with(tmp_path, edited, {"my.py": NEVER + text + "\n"}) == 0
 
 
 @pytest.mark.parametrize("name", tasks.names())

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
+import symtable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlnlp.settings import ConfigError
+from rlnlp.settings import ConfigError, nearest
 from workbook.runs.made_here import PLAN
 from workbook.runs.params import Params
 from workbook.runs.reading import read
 from workbook.texts import hub, tasks
+from workbook.texts.tasks import csv
+
+# A Python file with one of these may have names that no reader of its text can find.
+UNTOLD = re.compile(rb"import\s*\*|\b(exec|globals)\(|\bvars\(\)|sys\.modules|\b__getattr__\b|^\s+global ", re.M)
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,35 @@ def check(params: Params) -> None:
     if missing:
         said = (f"{f.name} ({f.use}): expected in a mirror or on the hub\n{f.looked}" for f in missing)
         raise ConfigError(f"{params.path}: " + "\n".join(said))
+
+
+def read_brought(params: Params) -> None:
+    """Read the user's own files as a run would, but execute none: all of the prompts, and whether the file of a reward
+    has the function's name. Raises ConfigError.
+
+    A run's first stage calls the function too; what a plan looks at may be code that is not to be run on this machine.
+    """
+    if params.bring.prompts:
+        try:
+            csv.load(params, params.draws[0])
+        except hub.DataError as error:
+            raise ConfigError(str(error)) from None
+    if not params.bring.reward_file:
+        return
+    path, name = params.folder / params.bring.reward_file, params.bring.reward.rpartition(":")[2]
+    said = (
+        f"bring.reward: reward {str(params.folder / params.bring.reward)!r}"  # as `rlnlp.brought.load_function` has it
+    )
+    try:
+        text = path.read_bytes()
+        found = symtable.symtable(text, path.name, "exec").get_symbols()
+    except (SyntaxError, ValueError, OSError) as error:
+        raise ConfigError(f"{said}: importing {path} raised {type(error).__name__}: {error}") from None
+    names = {each.get_name() for each in found if each.is_assigned() or each.is_imported() or each.is_namespace()}
+    if name not in names and not UNTOLD.search(text):
+        own = sorted(each.get_name() for each in found if each.is_namespace() and each.get_name()[0] != "_")
+        there = f"; there is {', '.join(own[:8])}" if own else ""
+        raise ConfigError(f"{said}: {path.name} has no {name!r}{nearest(name, own, 0.5) or there}")
 
 
 def first_line(error: Exception) -> str:

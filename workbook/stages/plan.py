@@ -1,6 +1,7 @@
 """What a profile would do and cost, without doing it: `make plan PROFILE=paper`, on any machine, in seconds.
 
-Checks the settings, looks for every model and data set where a run would look, and estimates episodes, tokens, FLOPs,
+Checks the settings and reads the user's own files (executing none of them), looks for every model and data set where a
+run would look, and estimates episodes, tokens, FLOPs,
 memory and GPU-hours per ablation, a run that several ablations share being counted once; then disk, hours on one GPU
 and on eight (at rates that `bench.gpu --report` measured, where it did), and what to fetch first. Loads no weights.
 Exit status: 0 all is well; 1 the settings are wrong; 3 they are sound and a model or data set is missing.
@@ -21,7 +22,7 @@ from workbook.runs.params import Params
 from workbook.runs.reading import read
 from workbook.stages import costs, reach, roofline
 from workbook.stages.costs import Cost
-from workbook.stages.outside import Found, look, named
+from workbook.stages.outside import Found, look, named, read_brought
 from workbook.stages.plan_text import text
 from workbook.stages.progress import Durations
 from workbook.stages.shapes import shapes, world_shapes
@@ -176,6 +177,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         params = checks.load(args.root / ("" if args.profile == "mini" else f"profiles/{args.profile}") / "params.yaml")
         check_claims(params)
+        read_brought(params)
         device = costs.DEVICES[params.device.partition(":")[0]]
         rates = roofline.rates(args.root / RATES)
         sustained, pass_seconds = device.sustained * params.threads, device.pass_seconds
