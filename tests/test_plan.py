@@ -468,6 +468,17 @@ def test_the_rates_of_the_bench_replace_the_guesses(tmp_path, capsys):
     assert "FLOPs at 25 TFLOP/s" in said and "7 ms a forward pass" in said and "measured on X100" in said
 
 
+@pytest.mark.parametrize(
+    "given", ["--tflops 0", "--tflops -1", "--tflops nan", "--tflops fast", "--pass-ms -1", "--pass-ms inf"]
+)
+def test_a_rate_that_is_none(given, tmp_path, capsys):
+    profile_copy(tmp_path)
+    option, value = given.split()
+    with pytest.raises(SystemExit) as ended:
+        plan.main(["paper", "--root", str(tmp_path), option, value])
+    assert ended.value.code == 2 and re.search(f"error: .*{option}: .*{value}", capsys.readouterr().err)
+
+
 def test_wrong_settings(tmp_path, capsys):
     path = profile_copy(tmp_path)
     path.write_text(path.read_text().replace("  gamma: 0.99", "  gamma: 1.99"))

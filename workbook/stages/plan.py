@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -174,6 +175,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="the same as JSON")
     args = parser.parse_args(argv)
+    if args.tflops is not None and not 0 < args.tflops < math.inf:
+        parser.error(f"argument --tflops: expected a number > 0, found {args.tflops:g}")
+    if args.pass_ms is not None and not 0 <= args.pass_ms < math.inf:
+        parser.error(f"argument --pass-ms: expected a number >= 0, found {args.pass_ms:g}")
     try:
         params = checks.load(args.root / ("" if args.profile == "mini" else f"profiles/{args.profile}") / "params.yaml")
         check_claims(params)
