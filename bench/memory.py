@@ -209,7 +209,7 @@ def report(rounds: int) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.memory", description=__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="rounds of draws (default 7)")
     parser.add_argument("--out", type=Path, default=ROOT / "reports" / "bench" / "memory.md", help="file to write")
     options = parser.parse_args()

@@ -6,9 +6,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
-
 from bench import work
 
 
@@ -92,7 +89,7 @@ def profile(iterate, meter: work.Meter, iterations: int) -> None:
 
 
 def main() -> None:
-    job = json.loads(sys.argv[1])
+    job = work.asked("bench.ours", __doc__)
     work.pin(job["core"])
     meter = work.Meter()
     meter.start()

@@ -8,15 +8,13 @@ generations, gradient checkpointing, bf16 emulation on a CPU) are off.
 
 from __future__ import annotations
 
-import json
-import sys
 import tempfile
 
 from bench import work
 
 
 def main() -> None:
-    job = json.loads(sys.argv[1])
+    job = work.asked("bench.peer_trl", __doc__)
     work.pin(job["core"])
     channel, meter = work.Channel(), work.Meter()
     meter.start()

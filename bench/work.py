@@ -7,6 +7,7 @@ the constants too, and a large parent would be counted in its children's peak me
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 import os
@@ -21,6 +22,23 @@ SHAPES = {
     "tiny": {"n_layer": 2, "n_embd": 128, "n_head": 4, "vocab_size": 1000, "n_positions": 512},
     "117m": {"n_layer": 12, "n_embd": 768, "n_head": 12, "vocab_size": 50257, "n_positions": 1024},
 }
+JOB = ("shape", "prompt", "epochs", "value", "core")  # what a worker is told
+
+
+def asked(worker: str, about: str) -> dict:
+    """The job of a worker, which its one argument is. Ends the process with one message where it is none."""
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {worker}", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("job", help=f"JSON with {', '.join(JOB)}, as bench.run gives it")
+    text = parser.parse_args().job
+    try:
+        job = json.loads(text)
+    except ValueError as error:
+        parser.error(f"argument job: expected JSON, found {text!r}: {error}")
+    if not isinstance(job, dict) or not {*JOB} <= {*job} or job["shape"] not in [*SHAPES]:
+        parser.error(f"argument job: expected {', '.join(JOB)}, with a shape of {', '.join(SHAPES)}; found {text}")
+    return job
 
 
 def build(shape: str, sequence_classifier: bool = False, seed: int = 0):

@@ -5,6 +5,7 @@ python -m workbook.grue.again        # reports/grue_again/again.md, from its thr
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pandas as pd
@@ -95,4 +96,9 @@ def write(root: Path) -> Path:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(
+        prog="python -m workbook.grue.again",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    ).parse_args()
     print(write(Path(".")))

@@ -3,14 +3,12 @@
 MEASURES["score"].formula                # one record per metric; another metric is another record, nothing more
 label("gain:score")                      # what stands on an axis
 `python -m workbook.results.measures` writes the table of docs/reference/metrics.md from the records.
-
 B responses, T tokens; logarithms are natural; every mean over tokens leaves padding out.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+import argparse
 from itertools import groupby
 from pathlib import Path
 
@@ -339,12 +337,14 @@ def _compared(measure: Measure) -> str:
     return known.get(measure.compared) or f"yardsticks of `{measure.compared}`"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    file = Path(next(iter(sys.argv[1:] if arguments is None else arguments), "docs/reference/metrics.md"))
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m workbook.results.measures", description=__doc__.partition("\n")[0])
+    parser.add_argument("page", nargs="?", type=Path, default=Path("docs/reference/metrics.md"))
+    file = parser.parse_args(arguments).page
     file.write_text(readme(file.read_text(encoding="utf-8")), encoding="utf-8")
     print(f"{file}: up to date")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

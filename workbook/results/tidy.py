@@ -13,6 +13,7 @@ test prompts, plain decoding: the few numbers that DVC compares between versions
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import sys
@@ -158,5 +159,19 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def asked(argv: list[str] | None = None) -> list[str]:
+    """What a command line asks `main` for; apart from it, as `main` is part of what DVC knows the stage by."""
+    parser = argparse.ArgumentParser(
+        prog="python -m workbook.results.tidy",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("params", help="a profile's params.yaml")
+    found = parser.parse_args(argv).params
+    if not Path(found).is_file():
+        parser.error(f"argument params: no such file: {found}")
+    return [found]
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(asked()))

@@ -11,6 +11,7 @@ than Linux, or when the server cannot be reached, kernels start the ordinary way
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import gc
 import importlib
@@ -167,4 +168,12 @@ def running(folder: Path, log: Path) -> Iterator[dict[str, str]]:
 
 
 if __name__ == "__main__":
-    {"serve": serve, "kernel": kernel}[sys.argv[1]](sys.argv[2])
+    parser = argparse.ArgumentParser(
+        prog="python -m workbook.stages.forkserver",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("part", choices=("serve", "kernel"))
+    parser.add_argument("file", help="the server's socket; a kernel's connection file")
+    asked = parser.parse_args()
+    {"serve": serve, "kernel": kernel}[asked.part](asked.file)

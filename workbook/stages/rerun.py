@@ -12,6 +12,7 @@ A unit is a stage of the pipeline on one draw, its notebook's cells run in this 
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -274,7 +275,15 @@ def run(plan: Mapping[str, list[str]], done: Path, home: Path) -> None:
 
 
 def main(argv: list[str]) -> int:
-    known, plan, done, home = map(Path, argv)
+    parser = argparse.ArgumentParser(
+        prog="python -m workbook.stages.rerun",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    for name in ("facts", "plan", "done", "root"):
+        parser.add_argument(name, type=Path)
+    asked = parser.parse_args(argv)
+    known, plan, done, home = asked.facts, asked.plan, asked.done, asked.root
     if depends.ROOT != Path.cwd():
         raise SystemExit(f"expected the code of {Path.cwd()}, found that of {depends.ROOT}")
     if not known.is_file():

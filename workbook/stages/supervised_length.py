@@ -10,6 +10,7 @@ reports/synthesis/supervised_length.csv (a row a policy and length) and .md (wha
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -75,7 +76,15 @@ def page(table: list[dict]) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    folder = Path((argv if argv is not None else sys.argv[1:] or ["."])[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m workbook.stages.supervised_length",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("."), help="of a profile; here, if none is said")
+    folder = parser.parse_args(argv).folder
+    if not (folder / "build" / "conditions").is_dir():
+        parser.error(f"{folder}: expected a profile's folder with build/conditions, which `make reproduce` writes")
     given = [conditions.load_condition(condition, folder) for condition in CONDITIONS]
     train.setup(given[0])
     table = [row for condition in given for row in rows(condition)]

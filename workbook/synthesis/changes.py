@@ -7,6 +7,7 @@ once; everything else reads that file and the ledgers.
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import subprocess
@@ -195,7 +196,15 @@ def _git(root: Path, *words: str) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    root = Path(next(iter(sys.argv[1:] if argv is None else argv), "."))
+    parser = argparse.ArgumentParser(
+        prog="python -m workbook.synthesis.changes",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("root", nargs="?", type=Path, default=Path("."), help="folder of the repository")
+    root = parser.parse_args(argv).root
+    if not (root / "claims.yaml").is_file():
+        parser.error(f"argument root: expected the folder of the repository, found no claims.yaml in {root.resolve()}")
     extract(root, root / "reports/synthesis")
     print(f"{root / 'reports/synthesis' / TABLE}: {BEFORE}, {JUDGED_AGAIN}")
     return 0

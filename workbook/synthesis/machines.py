@@ -8,6 +8,7 @@ digits differ from the first update on, as where processors or libraries round d
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import subprocess
@@ -248,7 +249,15 @@ def _git(root: Path, *words: str) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     from workbook.ledger.checks import load
 
-    root = Path(next(iter(sys.argv[1:] if argv is None else argv), "."))
+    parser = argparse.ArgumentParser(
+        prog="python -m workbook.synthesis.machines",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("root", nargs="?", type=Path, default=Path("."), help="folder of the repository")
+    root = parser.parse_args(argv).root
+    if not (root / "claims.yaml").is_file():
+        parser.error(f"argument root: expected the folder of the repository, found no claims.yaml in {root.resolve()}")
     extract(root, load(root / "claims.yaml"), root / "reports/synthesis")
     print(f"{root / 'reports/synthesis' / EARLIER}: {', '.join(COMMITS)}")
     return 0
