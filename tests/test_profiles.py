@@ -1,5 +1,6 @@
 """Profiles hold differences; what is made from them is current."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,8 +9,17 @@ import pytest
 
 from rlnlp.settings import ConfigError
 from workbook.runs import profiles
+from workbook.runs.reading import read
+
+from .spoiled import SOUND
 
 ROOT = Path(__file__).resolve().parents[1]
+BROKEN = {  # text of sound settings, what stands instead, what is said
+    "a slip": ("  gamma: ", "  gama: ", "learner.gama (line"),
+    "no YAML": ("seeds: [", "seeds: [[", "not valid YAML"),
+    "a list": ("", "- a\n", "expected lines of `name: value`"),
+    "empty": ("", "", "expected lines of `name: value`"),
+}
 OVERLAYS = sorted(ROOT.glob("profiles/*/overlay.yaml"))
 
 
@@ -80,19 +90,79 @@ def test_order_is_the_overlays_where_it_lists_what_stays_else_as_it_was():
     ]
 
 
-def test_taking_out_what_is_not_there_names_the_nearest(tmp_path):
+def command(root: Path) -> subprocess.CompletedProcess:
+    """`make pipelines` in a repository."""
+    words = [sys.executable, "-m", "workbook.runs.profiles", str(root)]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def overlay(tmp_path) -> Path:
+    """The overlay of a profile `mine` beside sound settings and a pipeline."""
     (tmp_path / "profiles/mine").mkdir(parents=True)
-    (tmp_path / "params.yaml").write_text("root: .\nprofile: mini\nruns: {one: {}, two: {}}\n")
+    (tmp_path / "params.yaml").write_text(SOUND)
     (tmp_path / "dvc.yaml").write_text("stages: {}\n")
-    overlay = tmp_path / "profiles/mine/overlay.yaml"
-    overlay.write_text("runs: {tow: ~}\n")
-    with pytest.raises(ConfigError, match=r"overlay.yaml: runs: tow: nothing to take out; did you mean 'two'"):
+    return tmp_path / "profiles/mine/overlay.yaml"
+
+
+def test_taking_out_what_is_not_there_names_the_nearest_and_the_line(overlay):
+    overlay.write_text("# mine\nruns:\n  supervisd: ~\n")
+    said = r"overlay.yaml: runs.supervisd \(line 3\): nothing to take out; did you mean 'supervised'"
+    with pytest.raises(ConfigError, match=said):
         profiles.resolved(overlay.parent)
-    command = [sys.executable, "-m", "workbook.runs.profiles", str(tmp_path)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 1 and "did you mean" in done.stderr and "Traceback" not in done.stderr
-    overlay.write_text("runs: {two: ~}\n")
-    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
-    assert profiles.resolved(overlay.parent) == {"root": "../..", "profile": "mine", "runs": {"one": {}}}
+    done = command(overlay.parents[2])
+    assert done.returncode == 1 and re.search(said, done.stderr) and "Traceback" not in done.stderr
+    overlay.write_text("runs: {supervised: ~}\n")
+    assert command(overlay.parents[2]).returncode == 0
+    values, base = profiles.resolved(overlay.parent), read(overlay.parents[2] / "params.yaml")[0]
+    assert (values["root"], values["profile"]) == ("../..", "mine")
+    assert values["runs"] == {name: run for name, run in base["runs"].items() if name != "supervised"}
     assert (overlay.parent / "dvc.yaml").read_text() == "stages: {}\n"
     assert "Made by" in (overlay.parent / "params.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    "content, said",
+    [
+        (b"seeds: [\xff]\n", "cannot be read as UTF-8"),
+        (b"a: 1\nseeds: [\n", "line 3, column 1: not valid YAML"),
+        (b"a: 1\na: 2\n", "'a' stands twice"),
+        (b"- a\n", "expected lines of `name: value`"),
+    ],
+)
+def test_an_overlay_that_cannot_be_read_is_named(content, said, overlay):
+    overlay.write_bytes(content)
+    done = command(overlay.parents[2])
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
+    assert done.stderr.startswith(f"{overlay}: ") and said in done.stderr
+    assert [*overlay.parent.iterdir()] == [overlay]
+
+
+@pytest.mark.parametrize("old, new, said", BROKEN.values(), ids=BROKEN)
+def test_nothing_is_made_of_broken_settings(old, new, said, overlay):
+    assert SOUND.count(old) == 1 or not old
+    (overlay.parents[2] / "params.yaml").write_text(SOUND.replace(old, new) if old else new)
+    overlay.write_text("# nothing differs\n")
+    done = command(overlay.parents[2])
+    assert done.returncode == 1 and said in done.stderr and "Traceback" not in done.stderr
+    assert done.stderr.startswith(f"{overlay.parents[2] / 'params.yaml'}: ")
+    assert [*overlay.parent.iterdir()] == [overlay]
+
+
+def test_a_folder_that_is_no_repository_is_named(tmp_path):
+    done = command(tmp_path / "nowhere")
+    assert done.returncode == 1 and "nowhere/params.yaml: no such file" in done.stderr
+
+
+def test_problems_of_a_profile_are_told_by_the_lines_that_a_person_wrote(overlay):
+    top = overlay.parents[2] / "params.yaml"
+    top.write_text(SOUND.replace("  gamma: ", "  gama: "))
+    (line,) = [n for n, text in enumerate(top.read_text().splitlines(), 1) if "gama" in text]
+    overlay.write_text("seeds: [1]\nruns:\n  # by hand\n  supervised: {algoritm: supervised}\n")
+    for name, text in profiles.made(overlay.parent).items():
+        (overlay.parent / name).write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        profiles.load(overlay.parent / "params.yaml")
+    told = str(caught.value)
+    assert told.startswith(f"{overlay}: ") and "runs.supervised.algoritm (line 4): " in told
+    assert f"learner.gama (line {line} of {top}): unknown name; did you mean learner.gamma?" in told

@@ -11,79 +11,116 @@ its order, where `name: {}` stands for the entry as it is.
 
 from __future__ import annotations
 
+import argparse
 import fnmatch
 import io
+import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
 
 from rlnlp.settings import ConfigError, nearest
+from workbook.runs import checks
+from workbook.runs.messages import dotted
+from workbook.runs.params import Params
+from workbook.runs.reading import read
 
 MADE = "# Made by `make pipelines` from overlay.yaml and the top-level params.yaml: change those, not this file.\n"
 
 
-def merged(base: Any, overlay: Any, place: str = "") -> Any:
-    """`base` with the values of `overlay` in it. Raises ConfigError where it takes out what is not there."""
+def merged(base: Any, overlay: Any, place: tuple = (), lines: Mapping[tuple, int] | None = None) -> Any:
+    """`base` with the values of `overlay` in it. Raises ConfigError where it takes out what is not there.
+
+    place: the keys of both in the whole; lines: of the overlay's keys.
+    """
     if not isinstance(base, dict) or not isinstance(overlay, dict):
         return overlay
     gone = [name for name, value in overlay.items() if value is None]
     patterns = [name for name in gone if "*" in str(name)]
     for name in gone:
         if not fnmatch.filter(map(str, base), str(name)) and str(name) != "*":
-            raise ConfigError(f"{place or 'overlay'}: {name}: nothing to take out{nearest(name, base)}")
+            line = (lines or {}).get(keys := (*place, name))
+            where = f" (line {line})" if line else ""
+            raise ConfigError(f"{dotted(keys)}{where}: nothing to take out{nearest(name, base)}")
     named = {name: value for name, value in overlay.items() if value is not None}
     left = [n for n in base if n not in overlay and not any(fnmatch.fnmatchcase(str(n), p) for p in patterns)]
     order = [*left, *named] if "*" in patterns else [*(n for n in base if n in left or n in named), *named]
-    dotted = f"{place}." if place else ""
     return {
-        n: merged(base.get(n, {}), named[n], f"{dotted}{n}") if n in named else base[n] for n in dict.fromkeys(order)
+        n: merged(base.get(n, {}), named[n], (*place, n), lines) if n in named else base[n]
+        for n in dict.fromkeys(order)
     }
 
 
-def resolved(folder: Path) -> dict[str, Any]:
-    """The settings of the profile in `folder`: the top-level ones with its overlay. Raises ConfigError."""
-    yaml, root = YAML(typ="safe", pure=True), folder.parent.parent
-    base = yaml.load((root / "params.yaml").read_text(encoding="utf-8"))
-    path = folder / "overlay.yaml"
+def written(overlay: Path) -> tuple[dict[str, Any], dict[tuple, int]]:
+    """What a person wrote into an overlay, and the line of each key; of one that holds comments alone, nothing. Raises
+    ConfigError."""
     try:
-        overlay = yaml.load(path.read_text(encoding="utf-8")) or {}
-        if not isinstance(overlay, dict):
-            raise ConfigError("expected lines of `name: value`")
-        return {**merged(base, overlay), "root": "../..", "profile": folder.name}
-    except (YAMLError, ConfigError) as error:
+        text = overlay.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return read(overlay)  # says what is wrong
+    return read(overlay) if any(line.partition("#")[0].strip() for line in text.splitlines()) else ({}, {})
+
+
+def resolved(folder: Path, base: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The settings of the profile in `folder`: the top-level ones, `base` if they have been read, with its overlay.
+    Raises ConfigError."""
+    base, path = base or read(folder.parent.parent / "params.yaml")[0], folder / "overlay.yaml"
+    overlay, lines = written(path)
+    try:
+        return {**merged(base, overlay, (), lines), "root": "../..", "profile": folder.name}
+    except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
 
-def made(folder: Path) -> dict[str, str]:
-    """File name -> text of what is made for the profile in `folder`."""
+def load(path: Path) -> Params:
+    """As `checks.load`; the problems of a profile are told by the lines that a person wrote. Raises ConfigError."""
+    try:
+        return checks.load(path)
+    except ConfigError:
+        overlay, base = path.with_name("overlay.yaml"), Path(os.path.normpath(path.parent / "../../params.yaml"))
+        if overlay.is_file() and base.is_file():
+            lines = {keys: f"{line} of {base}" for keys, line in read(base)[1].items()} | written(overlay)[1]
+            checks.checked(read(path)[0], lines, overlay)
+        raise
+
+
+def made(folder: Path, base: dict[str, Any] | None = None) -> dict[str, str]:
+    """File name -> text of what is made for the profile in `folder`. base: as of `resolved`."""
     yaml, out = YAML(typ="safe", pure=True), io.StringIO()
     yaml.default_flow_style, yaml.width, yaml.sort_base_mapping_type_on_output = None, 110, False
-    yaml.dump(resolved(folder), out)
+    yaml.dump(resolved(folder, base), out)
     pipeline = (folder.parent.parent / "dvc.yaml").read_text(encoding="utf-8")
     return {"params.yaml": MADE + out.getvalue(), "dvc.yaml": pipeline}
 
 
-def main(arguments: list[str]) -> int:
-    if len(arguments) != 1:
-        print("usage: python -m workbook.runs.profiles ROOT", file=sys.stderr)
-        return 2
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m workbook.runs.profiles",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("root", type=Path, metavar="ROOT", help="folder of the repository")
+    root = parser.parse_args(arguments).root
     try:
+        base = read(root / "params.yaml")[0]
         texts = {
             p.parent / name: text
-            for p in sorted(Path(arguments[0]).glob("profiles/*/overlay.yaml"))
-            for name, text in made(p.parent).items()
+            for p in sorted(root.glob("profiles/*/overlay.yaml"))
+            for name, text in made(p.parent, base).items()
         }
+        changed = {p: text for p, text in texts.items() if not p.is_file() or p.read_bytes() != text.encode()}
+        if changed:
+            checks.load(root / "params.yaml")  # what is wrong there would be in every profile
     except ConfigError as error:
         print(error, file=sys.stderr)
         return 1
-    for path, text in texts.items():
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
+    for path, text in changed.items():
+        path.write_text(text, encoding="utf-8")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from rlnlp.settings import ConfigError, nearest
-from workbook.runs import checks
+from workbook.runs import profiles
 from workbook.runs.params import Params
 from workbook.runs.reading import read
 from workbook.stages import costs, reach, roofline
@@ -180,7 +180,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.pass_ms is not None and not 0 <= args.pass_ms < math.inf:
         parser.error(f"argument --pass-ms: expected a number >= 0, found {args.pass_ms:g}")
     try:
-        params = checks.load(args.root / ("" if args.profile == "mini" else f"profiles/{args.profile}") / "params.yaml")
+        params = profiles.load(
+            args.root / ("" if args.profile == "mini" else f"profiles/{args.profile}") / "params.yaml"
+        )
         check_claims(params)
         read_brought(params)
         device = costs.DEVICES[params.device.partition(":")[0]]
