@@ -40,6 +40,15 @@ def copy(tmp_path):
     return copied(tmp_path)
 
 
+def test_why_of_a_profile_that_is_none_names_the_nearest(capsys):
+    assert depends.main(["why", "setle"]) == 1
+    said = capsys.readouterr().err
+    assert "profiles/setle/params.yaml: no such file; did you mean" in said and "(settle)?" in said
+    assert depends.main(["why", "nope"]) == 1
+    said = capsys.readouterr().err
+    assert "nope/params.yaml: no such file" in said and "'mini'" in said and said.count("\n") == 1
+
+
 def identities(root: Path) -> dict[str, str]:
     code, known = Code(root), {}
     for name, (roots, without) in depends.stages(VALUES, code).items():

@@ -103,6 +103,12 @@ def test_a_wrong_call_says_what_was_expected(capsys):
     assert tidy.main([]) == 2 and "usage: python -m workbook.results.tidy params.yaml" in capsys.readouterr().err
 
 
+def test_packing_what_no_profile_is_called_names_those_that_there_are(capsys):
+    for name, said in (("minni", "; did you mean 'mini'?"), ("nope", "; expected one of follow_up, full, ")):
+        assert pack.main([name]) == 2
+        assert said in (told := capsys.readouterr().err) and told.count("\n") == 1
+
+
 def test_a_profile_whose_tables_are_packed_reads_the_same(tmp_path, monkeypatch, capsys):
     """Every table of ``mini``, packed twice to the same bytes; numbers, curves, texts and episodes are those of the
     tables; a name that is none is told the nearest."""

@@ -52,7 +52,8 @@ def main(argv: list[str]) -> int:
     profile, tables = asked.profile, asked.tables or LARGE
     there = sorted(path.name for path in (ROOT / "reports").iterdir() if (path / "metrics.json").is_file())
     if profile not in there:
-        print(f"profile {profile}: no tables in reports{nearest(profile, there)}", file=sys.stderr)
+        instead = nearest(profile, there) or f"; expected one of {', '.join(there)}"
+        print(f"profile {profile}: no tables in reports{instead}", file=sys.stderr)
         return 2
     if unknown := {*tables} - {*LARGE}:
         print(f"{min(unknown)}: expected a table of {', '.join(LARGE)}{nearest(min(unknown), LARGE)}", file=sys.stderr)

@@ -24,8 +24,8 @@ from pydantic import Field, PrivateAttr
 from rlnlp.settings import ConfigError, Settings
 from workbook.draws.shapes import LanguageModel, RewardModel
 from workbook.runs import algorithms, brought, made_here, origins
-from workbook.runs.checks import load
 from workbook.runs.params import Params
+from workbook.runs.profiles import load
 from workbook.runs.settings import Bring, Pickable, Run, SamplingSettings, Search, Task, Variants
 from workbook.store.files import atomic_json, atomic_write
 

@@ -24,7 +24,7 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from rlnlp.settings import ConfigError
-from workbook.runs import checks, conditions, roots
+from workbook.runs import checks, conditions, profiles, roots
 from workbook.store import rekeyed
 from workbook.store.files import atomic_json, read_json
 from workbook.store.fingerprint import libraries
@@ -257,6 +257,11 @@ def main(argv: list[str] | None = None) -> int:
             return 1
         return 0
     folder = ROOT if args.profile == "mini" else ROOT / "profiles" / args.profile
+    try:
+        profiles.load(folder / "params.yaml")
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
     if not (folder / "dvc.lock").is_file():
         print(f"{args.profile}: nothing has run yet (no dvc.lock in {folder})")
         return 0
