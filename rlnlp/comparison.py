@@ -60,10 +60,17 @@ def compare(
     policies: name -> model; the first is the start, to which KL is measured.
     score: mean of ``reward``; KL: exact, nats per token, to the first policy; tokens: mean length of a response;
     ended: share that ended before ``max_new_tokens``; distinct-2: different word pairs of all; first: what stands
-    after the first prompt. Raises ``RewardError`` as ``scoring.evaluate_reward``, ``ValueError`` for no policies.
+    after the first prompt. Raises ``RewardError`` as ``scoring.evaluate_reward``, ``ValueError`` for no policies and
+    for one model under two names.
     """
     if not policies:
         raise ValueError("policies: expected at least one, name -> model, got none")
+    for name, policy in policies.items():
+        if (first := next(other for other in policies if policies[other] is policy)) != name:
+            raise ValueError(
+                f"policies: {first!r} and {name!r} are one model, with the same weights under both names; expected "
+                "copies: learner.init(copy.deepcopy(model), ...) trains one and leaves the model as it is"
+            )
     start, table, training = next(iter(policies.values())), Table(), [p for p in policies.values() if p.training]
     for policy in training:  # dropout would put even the start at a distance from itself
         policy.eval()

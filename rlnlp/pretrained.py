@@ -89,7 +89,13 @@ def read_model(kind: type, place: str | Path, elsewhere: str = "") -> PreTrained
 
 
 def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> Path:
-    """``save_pretrained`` of both into ``folder``, which ``rlnlp.load`` and transformers read; returns the folder."""
+    """``save_pretrained`` of both into ``folder``, which ``rlnlp.load`` and transformers read; returns the folder.
+
+    Raises ``ValueError`` where a file stands in its place.
+    """
+    for place in (Path(folder), *Path(folder).parents):
+        if place.is_file():  # transformers would only log it, and write nothing
+            raise ValueError(f"{place}: expected a folder to save into, found a file")
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return Path(folder)

@@ -117,9 +117,20 @@ def test_a_model_that_cannot_be_trained_as_it_is_is_refused_before_anything_runs
             rlnlp.prompts_for(model, tokenizer, texts)
     with pytest.raises(ValueError, match="policies: expected at least one"):
         rlnlp.compare({}, rlnlp.prompts_for(model, tokenizer, ["w1"]), None, tokenizer)
+    with pytest.raises(ValueError, match="policies: 'start' and 'PPO' are one model.*deepcopy"):  # both were trained
+        prompts = rlnlp.prompts_for(model, tokenizer, ["w1"])
+        rlnlp.compare({"start": model, "other": copy.deepcopy(model), "PPO": model}, prompts, reward, tokenizer)
     for limit in (0, -3):  # 0 kept every token, -3 dropped the first three
         with pytest.raises(ValueError, match=f"max_prompt_tokens: expected 1 or more, got {limit}"):
             rlnlp.prompts_for(model, tokenizer, ["w1"], max_prompt_tokens=limit)
+
+
+def test_saving_onto_a_file_names_it_and_leaves_it(tmp_path):
+    (file := tmp_path / "tuned").write_text("notes")
+    for folder in (file, file / "PPO"):
+        with pytest.raises(ValueError, match=f"^{re.escape(str(file))}: expected a folder to save into, found a file$"):
+            rlnlp.save(MAKE["causal"](), tokenizer_of(50), folder)
+    assert file.read_text() == "notes"
 
 
 def test_tokens_that_no_text_has_are_said_until_they_are_taken_away(recwarn):

@@ -75,8 +75,9 @@ def resolved(folder: Path, base: dict[str, Any] | None = None) -> dict[str, Any]
         raise ConfigError(f"{path}: {error}") from None
 
 
-def load(path: Path) -> Params:
+def load(path: str | Path) -> Params:
     """As `checks.load`; the problems of a profile are told by the lines that a person wrote. Raises ConfigError."""
+    path = Path(path)
     try:
         return checks.load(path)
     except ConfigError:
