@@ -166,3 +166,23 @@ def test_problems_of_a_profile_are_told_by_the_lines_that_a_person_wrote(overlay
     told = str(caught.value)
     assert told.startswith(f"{overlay}: ") and "runs.supervised.algoritm (line 4): " in told
     assert f"learner.gama (line {line} of {top}): unknown name; did you mean learner.gamma?" in told
+
+
+def test_a_run_that_keeps_more_test_prompts_than_the_profile_has_is_told_how_to_drop_them(overlay):
+    """`zero_shot` of the top level has a number of its own, and a task of one's own seldom has as many."""
+    top = overlay.parents[2] / "params.yaml"
+    run, more = "  ppo_kl_0: {algorithm: ppo, kl_coef: 0.0}\n", "  zero_shot: {algorithm: ppo, test_prompts: 6}\n"
+    top.write_text(SOUND.replace(run, run + more))
+    (line,) = [n for n, text in enumerate(top.read_text().splitlines(), 1) if "zero_shot:" in text]
+    overlay.write_text("task: {test_prompts: 5}\nruns:\n  zero_shot: {updates: 0}\n")
+
+    def load():
+        (overlay.parent / "params.yaml").write_text(profiles.made(overlay.parent)["params.yaml"])
+        return profiles.load(overlay.parent / "params.yaml")
+
+    where = f"line {line} of {top}; `test_prompts: ~` in the overlay takes it out"
+    said = f"runs.zero_shot.test_prompts ({where}): expected at most task.test_prompts (5), found 6"
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        load()
+    overlay.write_text(overlay.read_text().replace("updates: 0}", "updates: 0, test_prompts: ~}"))
+    assert load().run("zero_shot").test_prompts == 0

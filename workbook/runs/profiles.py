@@ -24,7 +24,7 @@ from ruamel.yaml import YAML
 
 from rlnlp.settings import ConfigError, nearest
 from workbook.runs import checks
-from workbook.runs.messages import dotted
+from workbook.runs.messages import GROUPS, dotted
 from workbook.runs.params import Params
 from workbook.runs.reading import read
 
@@ -83,9 +83,14 @@ def load(path: str | Path) -> Params:
     except ConfigError:
         overlay, base = path.with_name("overlay.yaml"), Path(os.path.normpath(path.parent / "../../params.yaml"))
         if overlay.is_file() and base.is_file():
-            lines = {keys: f"{line} of {base}" for keys, line in read(base)[1].items()} | written(overlay)[1]
-            checks.checked(read(path)[0], lines, overlay)
+            lines = {keys: f"{line} of {base}{_out(keys)}" for keys, line in read(base)[1].items()}
+            checks.checked(read(path)[0], lines | written(overlay)[1], overlay)
         raise
+
+
+def _out(keys: tuple) -> str:
+    """How an overlay drops a value of a run, which it has kept if it says other things of that run only."""
+    return f"; `{keys[-1]}: ~` in the overlay takes it out" if len(keys) == 3 and keys[0] in GROUPS else ""
 
 
 def made(folder: Path, base: dict[str, Any] | None = None) -> dict[str, str]:
