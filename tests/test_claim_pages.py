@@ -135,7 +135,28 @@ def test_a_claims_page_opens_with_its_words_in_a_sentence():
     assert text.startswith(
         "**In `settle`: *opposite*, not settled.** Of its 4 deciding tests (all must hold): 2 hold, but"
     )
-    assert sum(int(n) for n in re.findall(r"(?:: |; )(\d+) ", text.partition("tests")[2])) == len(deciding) == 4
+    words = text.partition("tests")[2].partition(". ")[0]
+    assert sum(int(n) for n in re.findall(r"(?:: |; )(\d+) ", words)) == len(deciding) == 4
+
+
+def test_a_claims_page_opens_with_its_first_contrast_in_its_own_unit_beside_the_published():
+    """Of every claim with one: the row that its own table has for it, so the right test, profile and unit."""
+    shown = 0
+    for claim in found().claims:
+        rows = found().rows(claim)
+        name, row = next(((name, row) for name, row in rows.items() if committed.tested(row)), ("", None))
+        first = [t for t in committed.deciding(row)] if row else []
+        first = next((t for t in first if t["kind"] == "contrast" and t["difference"] is not None), None)
+        text = claim_page.page(found(), claim)
+        said = re.search(r"\*([^*]+)\*, the difference in [^:]+: ([−+][\d.]+)", text.split("\n\n")[1])
+        assert (said is None) == (first is None), claim
+        if said:
+            section = text.partition(f"### {first['name']}\n")[2]
+            cells = next(line for line in section.splitlines() if line.startswith(f"| {name}, ")).split(" | ")
+            assert said[1] == first["name"] and cells[2].startswith(said[2]), claim
+            assert (", published " in text.split("\n\n")[1]) == (cells[3] != "–"), claim
+            shown += 1
+    assert shown > 30
 
 
 def test_claims_about_supervised_policies_say_that_their_texts_may_end():

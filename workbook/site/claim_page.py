@@ -127,7 +127,8 @@ def opening(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]])
 
 
 def summed(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """In a sentence, the words of the deciding tests in the first profile that has words; "" where none has."""
+    """The words of the deciding tests in the first profile that has words, and the first one's difference in the
+    metric's own unit beside the published; "" where none has."""
     profile, row = next(((name, row) for name, row in rows.items() if tested(row)), ("", None))
     if row is None:
         return ""
@@ -135,7 +136,15 @@ def summed(rows: Mapping[str, Mapping[str, Any]]) -> str:
     kinds = [f"{n} {PLURAL.get(word, word) if n > 1 else word}" for word, n in words.most_common()]
     how = "all must hold" if row["decided_by"] == "all" else "one is enough"
     every = f"{words.total()} deciding tests ({how}): " if words.total() > 1 else "one deciding test: "
-    return f"**In `{profile}`: *{row['word']}*{beside.doubts(row)}.** Of its {every}{'; '.join(kinds)}. "
+    said = f"**In `{profile}`: *{row['word']}*{beside.doubts(row)}.** Of its {every}{'; '.join(kinds)}. "
+    first = next((test for test in deciding(row) if test["kind"] == "contrast" and effects.raw(test)), None)
+    if first is None:
+        return said
+    label = " ".join((MEASURES[first["metric"]].label or first["metric"]).split())
+    beside_it = f", published {effects.raw_published(first)}" if effects.raw_published(first) else ""
+    unit = effects.unit(first)
+    number = effects.raw(first) if unit in label else f"{effects.raw(first)} {unit}".strip()
+    return f"{said}*{first['name']}*, the difference in {label}: {number}{beside_it}. "
 
 
 def source(about: Mapping[str, Any]) -> str:
