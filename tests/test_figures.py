@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from xml.etree import ElementTree
 
 import matplotlib as mpl
@@ -12,6 +13,8 @@ import pytest
 from matplotlib.figure import Figure
 
 from workbook.figures import frontier, parts, style, tokens
+
+REPORTS = Path(__file__).parents[1] / "reports"
 
 
 def example(label: str = "what it shows") -> Figure:
@@ -38,6 +41,21 @@ def test_alt_text_is_in_svg_and_json(tmp_path):
     assert root.get("aria-labelledby").split() == [root.find("{*}title").get("id"), root.find("{*}desc").get("id")]
     with pytest.raises(ValueError, match="alt text"):
         parts.save(Figure(), tmp_path, "c")
+
+
+def test_what_is_read_aloud_of_a_figure_has_an_end_and_says_how_much_is_left():
+    few = [f"run {i} score 0.5" for i in range(20)]
+    assert parts.listed(few) == "; ".join(few) and parts.listed([]) == ""
+    many = parts.listed([f"run {i:03d} score 0.5" for i in range(400)])
+    kept = many.count("score")
+    assert many.endswith(f"score 0.5; and {400 - kept} more") and 900 < len(many) < parts.READ_OUT + 20
+    assert parts.listed(["x" * 2000, "y"]) == "x" * 2000 + "; and 1 more"
+
+
+def test_no_committed_picture_is_read_aloud_for_more_than_a_minute():
+    read = {path: json.loads(path.read_text("utf-8")) for path in sorted(REPORTS.glob("*/*/alt.json"))}
+    assert len(read) > 30
+    assert not [(path, name) for path, alts in read.items() for name, alt in alts.items() if len(alt) > 1800]
 
 
 def test_a_compact_svg_keeps_places_and_looks():

@@ -22,6 +22,7 @@ from workbook.figures.parts import (
     interval,
     label,
     legend,
+    listed,
     lost_note,
     mark,
     middle,
@@ -91,7 +92,7 @@ def arms(
             figure,
             f"{seeds_note(results, metrics)} Dashed: untrained, decoded plainly.{dotted} {note}{lost_note(results)}",
         )
-    return alt_text(figure, f"{title}, {counted(len(results.seeds))}. {'; '.join(said)}.{lost_note(results)}")
+    return alt_text(figure, f"{title}, {counted(len(results.seeds))}. {listed(said)}.{lost_note(results)}")
 
 
 def differences(results: Results, pairs: Sequence[Pair], metrics: Sequence[str], title: str, note: str = "") -> Figure:
@@ -114,7 +115,7 @@ def differences(results: Results, pairs: Sequence[Pair], metrics: Sequence[str],
         figure.suptitle(_counted(title, results), fontsize=11)
         note = f"Differences are paired by seed; an interval that crosses 0 shows no direction. {note}"
         caption(figure, f"{seeds_note(results)} {note}{lost_note(results)}")
-    return alt_text(figure, f"{title}, {counted(len(results.seeds))}. {'; '.join(said)}.{lost_note(results)}")
+    return alt_text(figure, f"{title}, {counted(len(results.seeds))}. {listed(said)}.{lost_note(results)}")
 
 
 def finals(results: Results, rows: Mapping[str, str], goal: float, title: str, note: str = "") -> Figure:

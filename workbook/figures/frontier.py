@@ -19,6 +19,7 @@ from workbook.figures.parts import (
     handle,
     label,
     legend,
+    listed,
     lost_note,
     nothing,
     panels,
@@ -110,7 +111,7 @@ def frontier(
         caption(figure, f"{_read(results, axes, bool(ringed))} {note}{lost_note(results)}")
     what = join([f"{short(up)} against {short(across)}" for across, up in axes])
     fallen = f" Collapsed: {'; '.join(names(results)[c] for c in ringed)}." if ringed else ""
-    return alt_text(figure, f"{what}, {counted(len(results.seeds))}. {'; '.join(said)}.{fallen}{lost_note(results)}")
+    return alt_text(figure, f"{what}, {counted(len(results.seeds))}. {listed(said)}.{fallen}{lost_note(results)}")
 
 
 def _read(results: Results, axes: Sequence[tuple[str, str]], ringed: bool) -> str:

@@ -10,7 +10,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from workbook.figures.parts import alt_text, caption, counted, lost_note, nothing, short, styled, told
+from workbook.figures.parts import alt_text, caption, counted, listed, lost_note, nothing, short, styled, told
 from workbook.figures.style import COLORS
 from workbook.results.results import Results
 from workbook.results.tables import minus
@@ -52,4 +52,4 @@ def heat(results: Results, grids: Mapping[str, Mapping[tuple[str, str], np.ndarr
             figure,
             f"Mean of {counted(n)}{bars}. Framed: decoded as trained. Brighter: higher. {note}{lost_note(results)}",
         )
-    return alt_text(figure, f"Samplers in training by decodings, {counted(n)}. {'; '.join(said)}.{lost_note(results)}")
+    return alt_text(figure, f"Samplers in training by decodings, {counted(n)}. {listed(said)}.{lost_note(results)}")

@@ -22,6 +22,7 @@ from workbook.figures.parts import (
     interval,
     label,
     legend,
+    listed,
     lost_note,
     mark,
     middle,
@@ -81,7 +82,7 @@ def sweep(
             figure, f"{seeds_note(results, metrics)} Values of {x.split(' (')[0]} {scale}. {note}{lost_note(results)}"
         )
     what = f"{join([short(m) for m in tables])} along {x}"
-    return alt_text(figure, f"{what}, {counted(len(results.seeds))}. {'; '.join(said)}.{lost_note(results)}")
+    return alt_text(figure, f"{what}, {counted(len(results.seeds))}. {listed(said)}.{lost_note(results)}")
 
 
 def each(
@@ -111,7 +112,7 @@ def each(
         legend(figure, [handle(i, name) for i, name in enumerate(decodings.values())] + [zero_handle()] * dashed)
         caption(figure, f"{seeds_note(results, (metric,))} Values at equal distances. {note}{lost_note(results)}")
     what = f"{short(metric, world)} along each rule's own number"
-    return alt_text(figure, f"{what}, {counted(len(results.seeds))}. {'; '.join(said)}.{lost_note(results)}")
+    return alt_text(figure, f"{what}, {counted(len(results.seeds))}. {listed(said)}.{lost_note(results)}")
 
 
 def training(
@@ -165,7 +166,7 @@ def training(
         spread = " Band: 95 % interval." if n >= 3 and not any(m.split("/")[-1] in LOGARITHMIC for m in metrics) else ""
         caption(figure, f"Line: mean of {counted(n)}.{spread} {note}{lost_note(results)}")
     what = join([short(m) for m in metrics])
-    return alt_text(figure, f"{what} in training, {counted(n)}. {'; '.join(said)}.{lost_note(results)}")
+    return alt_text(figure, f"{what} in training, {counted(n)}. {listed(said)}.{lost_note(results)}")
 
 
 def _training(

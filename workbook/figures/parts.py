@@ -11,6 +11,7 @@ import re
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ from workbook.results.results import Results
 from workbook.results.tables import join, number
 from workbook.store.files import atomic_json, atomic_write
 
+READ_OUT = 1000  # characters of an alt text's list of numbers, a minute's reading aloud
 LINK = "file"  # in the metadata of a picture: the file beside the executed notebook that it lies in
 KEPT = {"kept": "kept_mass"}  # the same, of runs without a mask too
 INTERVALS = {"diverged": "exact binomial for a share"} | dict.fromkeys(
@@ -169,6 +171,13 @@ def alt_text(figure: Figure, text: str) -> Figure:
     """Keep what a reader who does not see the figure should know as its label."""
     figure.set_label(" ".join(text.split()))
     return figure
+
+
+def listed(said: Sequence[str]) -> str:
+    """What a figure shows, for its alt text: what is read aloud has an end, and a page has it all in its tables."""
+    lengths = accumulate(len(each) + 2 for each in said)
+    kept = max(1, sum(length <= READ_OUT for length in lengths))
+    return "; ".join([*said[:kept], *([f"and {len(said) - kept} more"] if len(said) > kept else [])])
 
 
 def told(name: str, metric: str, values: float, where: str = "") -> str:
