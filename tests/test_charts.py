@@ -82,7 +82,9 @@ def test_a_run_is_called_on_the_site_as_in_figures_and_no_two_the_same():
         params = checks.load(ROOT / committed.folder(profile) / "params.yaml")
         assert found().names[profile] == names(SimpleNamespace(params=params)), profile
         assert len({*found().names[profile].values()}) == len(found().runs[profile]), profile
-    assert found().names["mini"]["mask_epsilon"] == "PPO, epsilon mask 0.0000001"  # a number, also where YAML 1.1 has none
+    assert (
+        found().names["mini"]["mask_epsilon"] == "PPO, epsilon mask 0.0000001"
+    )  # a number, also where YAML 1.1 has none
 
 
 def test_a_page_of_a_claim_has_names_of_runs_in_its_tables_and_ids_in_its_commands():

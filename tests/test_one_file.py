@@ -76,7 +76,7 @@ second_results.ROOT, second_results.NAMES = Path.cwd(), ("imitation",)
 page = pages.load(checks.load(second_results.make(Path("made"), seeds=(1, 2, 3))), "imitation")
 pages.write(page, Path("page"))
 said["page"] = Path("page/verdict.md").read_text()
-said["table"] = dict(pages.every_condition(page))["decoded plain"].to_dict()
+said["table"] = dict(pages.every_condition(page))["decoded plainly"].to_dict()
 print(json.dumps(said))
 """
 

@@ -93,7 +93,7 @@ def test_the_headline_reads_back_what_was_planted(planted):
 def test_missing_runs_are_named_first(planted):
     text = pages.opening(pages.load(planted, "samplers"))
     assert "**MISSING RUNS: `mask_eta`.**" in text.split("**Answer.**")[0]
-    table = dict(pages.every_condition(pages.load(planted, "samplers")))["decoded plain"]
+    table = dict(pages.every_condition(pages.load(planted, "samplers")))["decoded plainly"]
     assert set(table.loc["PPO, eta mask 0.0003"]) == {"MISSING"}
 
 

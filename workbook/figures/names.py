@@ -43,7 +43,7 @@ VALUES = {  # (setting, value) -> the whole of what stands for it
     ("mode", "update_only"): "in the update only", ("mode", "independent"): "drawn anew",
     ("double", True): "double",
 }  # fmt: skip
-DECODED = {"own": "decoded as trained", "greedy": "decoded greedily"}
+DECODED = {"plain": "decoded plainly", "own": "decoded as trained", "greedy": "decoded greedily"}
 
 
 @once
@@ -100,9 +100,14 @@ def _anywhere(root: Path) -> dict[str, str]:
     return found
 
 
+def decoded_how(decoding: str) -> str:
+    """ "decoded plainly", "decoded by top-p": how texts were drawn, in words."""
+    return DECODED.get(decoding, f"decoded by {decoding.replace('_', '-')}")
+
+
 def decoded(name: str, decoding: str) -> str:
     """A run's name with how its texts were drawn; plainly goes without saying."""
-    how = DECODED.get(decoding, f"decoded by {decoding.replace('_', '-')}")
+    how = decoded_how(decoding)
     return name if decoding == "plain" else f"{name}, {how}"
 
 

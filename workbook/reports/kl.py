@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from workbook.figures import dots, frontier, lines, tokens
-from workbook.figures.names import names
+from workbook.figures.names import decoded_how, names
 from workbook.results import design
 from workbook.results.results import Results
 from workbook.runs.algorithms import label
@@ -60,7 +60,7 @@ def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
         there = [design.measure(results, c, "score", decoding) for s in swept(results) for c in s.conditions]
         if sum(values is not None for values in there) > 1:
             figure = frontier.frontier(results, {"": swept(results, decoding)}, axes, named="β, or the target")
-            yield name, f"What the score costs, decoded by {decoding}", figure
+            yield name, f"What the score costs, {decoded_how(decoding)}", figure
     yield "learning_curves", "Training", lines.training(results, groups, ("objective/score", "objective/kl"))
     every, measures = results.conditions, ("distinct_2", "msttr", "repetition")
     yield "perplexities", "Two numbers called perplexity", dots.arms(results, every, METRICS[1:3], "Log-perplexities")

@@ -25,7 +25,7 @@ from typing import Any
 import pandas as pd
 
 from workbook.figures import about
-from workbook.figures.names import everywhere, names
+from workbook.figures.names import decoded_how, everywhere, names
 from workbook.figures.parts import Shown, save, short
 from workbook.ledger import answer as answering
 from workbook.ledger import beside, careful, checks, judge, told
@@ -207,7 +207,7 @@ def every_condition(page: Page) -> Iterator[tuple[str, pd.DataFrame]]:
                 wide.loc[condition] = "MISSING"
             wide = wide[(wide.fillna("") != "").any(axis=1)]  # not those that were not decoded so
             yield (
-                (f"On {world}: " if world else "") + f"decoded {decoding}",
+                (f"On {world}: " if world else "") + decoded_how(decoding),
                 wide.fillna("").rename(index=names(results)).rename_axis(index=None, columns=None),
             )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from workbook.figures import dots, frontier, lines
+from workbook.figures.parts import short
 from workbook.results import design
 from workbook.results.results import Results
 
@@ -71,7 +72,7 @@ def figures(results: Results) -> Iterator[tuple[str, str, Figure]]:
         title, metrics = f"An older copy's mask, delayed − synced{on}", ("score", "wobble", "drop")
         yield f"delayed{end}", title, dots.differences(results, delayed(results, world), metrics, title)
         for metric in ("score", "generation_log_perplexity"):
-            title = f"Along each sampler's own number: {metric}{on}"
+            title = f"Along each sampler's own number: {short(metric)}{on}"
             yield f"values_{metric}{end}", title, lines.each(results, rules(results, world), metric, dots.DECODED)
         groups = {name: rules(results, world, d) for d, name in dots.DECODED.items()}
         axes = [("kept", m) for m in ("score", "generation_log_perplexity", "repetition")]

@@ -94,7 +94,7 @@ def points(
     alone = {c for c, here in at.items() if here in (START, *WITHOUT.values())}
 
     def called(condition: str, decoding: str) -> str:
-        how = naming.DECODED.get(decoding, "decoded plainly")
+        how = naming.decoded_how(decoding)
         return lines[condition] if condition in alone or len(decodings) == 1 else f"{lines[condition]}, {how}"
 
     return [
