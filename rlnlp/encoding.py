@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import torch
 
 from rlnlp.models import context_of
-from rlnlp.pretrained import check_tokens
 from rlnlp.rollout import sampling_from
 from rlnlp.trainable import check_weights
 from rlnlp.types import Prompts, to
@@ -28,13 +27,13 @@ def prompts_for(
     """Strings to ``Prompts`` on the model's device. max_prompt_tokens: None = half of the model's context.
 
     Warns of a model that can choose tokens which the tokenizer does not have, of one that ends its texts with another
-    token than the tokenizer does, and of prompts that are cut. Raises: ``ValueError`` for weights of 16 or 64 bits,
-    which a learner cannot train, for a tokenizer with more tokens than the model, an end token without a logit, what is
-    no model or no list of strings, and as ``encode_prompts``.
+    token than the tokenizer does, and of prompts that are cut. Raises: ``ValueError`` for weights of 16 bits, which a
+    learner cannot train, for a token that the model has no embedding for, an end token without a logit, what is no
+    model or no list of strings, and as ``encode_prompts``.
     """
     if isinstance(texts, str):
         raise ValueError("texts: expected a list of prompts, got one string; for a single prompt, put it into a list")
-    if isinstance(texts, Mapping) or hasattr(texts, "columns"):
+    if isinstance(texts, Mapping) or getattr(texts, "ndim", 1) > 1:
         raise ValueError(
             f"texts: expected a list of prompts, got a {type(texts).__name__}: give one column of it, texts[...]"
         )
@@ -48,12 +47,16 @@ def prompts_for(
     if max_prompt_tokens is not None and max_prompt_tokens < 1:
         raise ValueError(f"max_prompt_tokens: expected 1 or more, got {max_prompt_tokens}")
     check_weights(model)
-    if model.dtype == torch.float64:
-        raise ValueError("model: its weights are torch.float64, expected torch.float32: model.float() makes them so")
-    check_tokens(model, tokenizer, "model")
     _check_vocabulary(model, tokenizer)
     most = max_prompt_tokens or context_of(model) // 2
     prompts = encode_prompts(texts, tokenizer, most)
+    # Not by the tokenizer's size: some have a token more than their model, which no text of theirs needs.
+    largest, size = int(prompts.ids.max()), model.get_input_embeddings().num_embeddings
+    if largest >= size:
+        raise ValueError(
+            f"texts: they have the token {largest} ({tokenizer.convert_ids_to_tokens(largest)!r}) and the model has "
+            f"embeddings for {size}, 0 to {size - 1}; model.resize_token_embeddings(len(tokenizer)) adds untrained ones"
+        )
     if cut := [known["cut"] for known in prompts.meta if known["cut"]]:
         warnings.warn(
             f"{len(cut)} of {len(texts)} prompts are longer than {most} tokens and lose their beginning, up to "
@@ -86,8 +89,8 @@ def _check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
     if tokenizer.eos_token_id not in (None, end):
         warnings.warn(
             f"the model's texts end with token {end} and the tokenizer's with {tokenizer.eos_token_id} "
-            f"({tokenizer.eos_token!r}): an episode ends with the model's; "
-            "model.generation_config.eos_token_id = tokenizer.eos_token_id makes them one",
+            f"({tokenizer.eos_token!r}): an episode ends with the model's, which is right where a chat's turns end so; "
+            "if not, model.generation_config.eos_token_id says what does",
             stacklevel=3,
         )
 

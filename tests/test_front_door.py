@@ -100,7 +100,7 @@ def test_prompts_lie_where_the_model_is_and_fit_it():
 
 def test_a_model_that_cannot_be_trained_as_it_is_is_refused_before_anything_runs():
     model, tokenizer = MAKE["causal"](), tokenizer_of(50)
-    for kind in (torch.bfloat16, torch.float16, torch.float64):  # transformers loads what was saved in 16 bits as such
+    for kind in (torch.bfloat16, torch.float16):  # transformers loads what was saved in 16 bits as such
         with pytest.raises(ValueError, match=f"its weights are {kind}, .*torch.float32"):
             rlnlp.prompts_for(copy.deepcopy(model).to(kind), tokenizer, ["w1"])
     with pytest.raises(ValueError, match="expected a list of prompts, got one string"):
@@ -110,8 +110,9 @@ def test_a_model_that_cannot_be_trained_as_it_is_is_refused_before_anything_runs
     for table in (pandas.DataFrame({"text": ["w1"]}), {"text": ["w1"]}):  # the names of their columns are strings
         with pytest.raises(ValueError, match=f"expected a list of prompts, got a {type(table).__name__}: give one col"):
             rlnlp.prompts_for(model, tokenizer, table)
-    with pytest.raises(ValueError, match="model: the tokenizer has 60 tokens and the input embedding .* only 50"):
-        rlnlp.prompts_for(model, tokenizer_of(60), ["w1"])
+    with pytest.raises(ValueError, match=r"the token 55 \('w\d+'\) and the model has embeddings for 50, 0 to 49"):
+        rlnlp.prompts_for(model, wide := tokenizer_of(60), ["w1", wide.convert_ids_to_tokens(55)])
+    assert len(rlnlp.prompts_for(model, tokenizer_of(60), ["w1"])) == 1  # of a token more, which no text has
     for texts in (["w1", None], ["w1", ["w2"]]):
         with pytest.raises(ValueError, match=f"texts: expected strings, got {type(texts[1]).__name__} at place 1"):
             rlnlp.prompts_for(model, tokenizer, texts)
