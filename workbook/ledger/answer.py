@@ -47,14 +47,14 @@ def answer(headline: Sequence[Compared], rows: Rows, elsewhere: Rows = (), alone
 
 def counted(headline: Sequence[Compared], groups: Groups) -> str:
     """In how many comparisons of each group a metric is higher or lower, each by its own interval, as far as `MOST`
-    allows. A group: the metric, how what is subtracted begins, the side (1 higher, −1 lower). "" for no comparison
-    with an interval."""
+    allows; runs that are one under two names count once. A group: the metric, how what is subtracted begins, the side
+    (1 higher, −1 lower). "" for no comparison with an interval."""
     parts, last, said = [], 0, ""
     for metric, of, side in groups:
         rows = [row for row in headline if row.metric == metric and row.label.rpartition(" − ")[2].startswith(of)]
-        ends = [(side * d.low, side * d.high) for d in (row.difference for row in rows) if d.low is not None]
+        ends = {(d.difference, d.low, d.high) for d in (row.difference for row in rows) if d.low is not None}
         every = "as many" if len(ends) == last else f"{len(ends)} comparisons"
-        many = f"{sum(min(pair) > 0 for pair in ends) or 'none'} of {every}"
+        many = f"{sum(min(side * low, side * high) > 0 for _, low, high in ends) or 'none'} of {every}"
         part = (
             f"the {short(metric)} is " * (metric != said) + f"{'higher' if side > 0 else 'lower'} than {of} in {many}"
         )

@@ -27,7 +27,7 @@ READ = {
     "values": """To the right less is cut; none: PPO without a mask.""",
 }
 COUNTED = (("score", "no truncation", 1), ("wobble", "synced", -1))
-LIMITS = ("The usual values are the report's, of a larger model; equal cuts lie on straight lines between tried ones.",)
+LIMITS = ("The usual values are a larger model's; equal cuts lie on lines between tried ones, if far apart a guess.",)
 PAPER = {"top_p": 0.95, "typical": 0.2, "epsilon": 1e-7, "eta": 3e-4, "mirostat": 4.0, "min_p": 0.05, "top_k": 50.0}
 METRICS = ("score", "generation_log_perplexity", "distinct_2")
 
