@@ -7,10 +7,8 @@ once; everything else reads that file and the ledgers.
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -29,6 +27,7 @@ from workbook.results.tables import join, markdown
 from workbook.statistics.rule import AGAINST, FOR
 from workbook.store.files import atomic_write
 from workbook.store.tables import read_table, write_table
+from workbook.synthesis.history import asked, git
 
 BEFORE, JUDGED_AGAIN = "837f3ed", "369ba30"  # the old rule, and today's, on the same tables (checked)
 TABLE, PAGE = "before.csv", "changes.md"
@@ -170,7 +169,7 @@ def _tests(root: Path, commit: str) -> dict[str, list]:
 
 def _same_numbers(root: Path, path: str) -> None:
     """Scores to nine digits, where both commits have the table."""
-    there = [_git(root, "ls-tree", "--name-only", commit, path).strip() for commit in (BEFORE, JUDGED_AGAIN)]
+    there = [git(root, "ls-tree", "--name-only", commit, path).strip() for commit in (BEFORE, JUDGED_AGAIN)]
     if all(there):
         tables = [pd.read_csv(io.StringIO(_show(root, commit, path))) for commit in (BEFORE, JUDGED_AGAIN)]
         keys = ["condition", "seed", "split", "decoding"]
@@ -188,23 +187,11 @@ def _renamed(value: Any) -> Any:
 
 
 def _show(root: Path, commit: str, path: str) -> str:
-    return _git(root, "show", f"{commit}:{path}")
-
-
-def _git(root: Path, *words: str) -> str:
-    return subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True).stdout
+    return git(root, "show", f"{commit}:{path}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m workbook.synthesis.changes",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("root", nargs="?", type=Path, default=Path("."), help="folder of the repository")
-    root = parser.parse_args(argv).root
-    if not (root / "claims.yaml").is_file():
-        parser.error(f"argument root: expected the folder of the repository, found no claims.yaml in {root.resolve()}")
+    root = asked("workbook.synthesis.changes", __doc__, argv)
     extract(root, root / "reports/synthesis")
     print(f"{root / 'reports/synthesis' / TABLE}: {BEFORE}, {JUDGED_AGAIN}")
     return 0

@@ -8,10 +8,8 @@ digits differ from the first update on, as where processors or libraries round d
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +27,7 @@ from workbook.results.measures import yardstick_of
 from workbook.results.results import Results
 from workbook.results.tables import join
 from workbook.statistics.components import components, without_each_draw
+from workbook.synthesis.history import asked, git
 
 COMMITS = {  # of reports/mini/per_seed.csv: complete runs, each from nothing, and when they were committed
     "52f83cb": "2026-11-22",
@@ -48,7 +47,7 @@ def extract(root: Path, claims: Mapping[str, Claim], out: Path) -> None:
     of the first seed's responses, prompt by prompt, of samples.jsonl). Raises: ValueError where settings differ."""
     tables = {commit: _table(root, commit) for commit in COMMITS}
     for commit, day in COMMITS.items():
-        if (found := _git(root, "log", "-1", "--format=%ad", "--date=short", commit).strip()) != day:
+        if (found := git(root, "log", "-1", "--format=%ad", "--date=short", commit).strip()) != day:
             raise ValueError(f"{commit}: expected a commit of {day}, found one of {found}")
     shared = set.intersection(*(set(t.condition) for t in tables.values()))
     wanted: dict[tuple[str, str], set[str]] = {}
@@ -226,7 +225,7 @@ def _judged(claim: Claim, results: Results) -> Verdict | None:
 
 
 def _table(root: Path, commit: str) -> pd.DataFrame:
-    text = _git(root, "show", f"{commit}:{PLACE}")
+    text = git(root, "show", f"{commit}:{PLACE}")
     table = pd.read_csv(io.StringIO(text), low_memory=False)
     return table[table.split == "test"].reset_index(drop=True)
 
@@ -242,22 +241,10 @@ def _prompts(path: Path) -> pd.DataFrame:
     return wide[same == same.mode()[0]].dropna()
 
 
-def _git(root: Path, *words: str) -> str:
-    return subprocess.run(["git", "-C", str(root), *words], capture_output=True, text=True, check=True).stdout
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     from workbook.ledger.checks import load
 
-    parser = argparse.ArgumentParser(
-        prog="python -m workbook.synthesis.machines",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("root", nargs="?", type=Path, default=Path("."), help="folder of the repository")
-    root = parser.parse_args(argv).root
-    if not (root / "claims.yaml").is_file():
-        parser.error(f"argument root: expected the folder of the repository, found no claims.yaml in {root.resolve()}")
+    root = asked("workbook.synthesis.machines", __doc__, argv)
     extract(root, load(root / "claims.yaml"), root / "reports/synthesis")
     print(f"{root / 'reports/synthesis' / EARLIER}: {', '.join(COMMITS)}")
     return 0
