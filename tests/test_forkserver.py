@@ -163,6 +163,15 @@ def test_killing_what_started_the_server_leaves_nothing_behind(tmp_path):
     until(lambda: not socket.parent.exists(), "the end of the socket's folder")
 
 
+def test_a_kernel_takes_what_nbclient_and_nbgrader_add_to_its_command(tmp_path):
+    """As the child of another than it was started for, a kernel ends at once, and well."""
+    command = [sys.executable, "-m", "workbook.stages.forkserver", "kernel", "file", "--HistoryManager.enabled=False"]
+    done = subprocess.run(
+        command, env={**os.environ, "JPY_PARENT_PID": "1"}, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_an_interrupt_reaches_the_cell(tmp_path, server, monkeypatch):
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError

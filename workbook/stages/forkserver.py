@@ -175,5 +175,5 @@ if __name__ == "__main__":
     )
     parser.add_argument("part", choices=("serve", "kernel"))
     parser.add_argument("file", help="the server's socket; a kernel's connection file")
-    asked = parser.parse_args()
+    asked, _ = parser.parse_known_args()  # nbclient gives its kernels arguments of IPython's
     {"serve": serve, "kernel": kernel}[asked.part](asked.file)
