@@ -17,7 +17,7 @@ from workbook.ledger.contrast import in_words
 from workbook.results.measures import MEASURES
 from workbook.results.tables import PLURAL, join, markdown
 from workbook.runs import algorithms
-from workbook.site import benchmark, charts, cite, claim_runs, effects, texts, vega
+from workbook.site import benchmark, charts, cite, claim_runs, effects, sums, texts, vega
 from workbook.site.blocks import UNSEARCHED, folded
 from workbook.site.committed import ABOUT, Committed, deciding, tested
 from workbook.synthesis import closer
@@ -55,9 +55,9 @@ def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
     if rows:
         forest = [vega.place(name) for name in drawn if name == f"{claim}-{charts.EFFECTS}"]
         every = [vega.place(name) for name in drawn if name != f"{claim}-{charts.EFFECTS}"]
-        parts += ["## What was found", KEY, *tests(rows, "decides")]
+        parts += ["## What was found", KEY, *tests(found, claim, "decides")]
         parts += ["### All tests on one axis", of_draws(rows), *forest] if forest else []
-        if aside := tests(rows, "beside"):
+        if aside := tests(found, claim, "beside"):
             parts.append(folded(f"{len(aside) // 2} tests that stand beside and decide nothing", "\n\n".join(aside)))
         if closely := closer.of_claim(found.root, claim):
             parts += ["### A closer look", closely]
@@ -123,12 +123,19 @@ def opening(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]])
     if claim in found.benchmark:
         told = {"profile": f"`{benchmark.NAME}`: {benchmark.ABOUT}", "word": benchmark.word(found.benchmark, claim)}
         table.append(told | {"at half the budget": "–", "draws": benchmark.seeds(found.benchmark, claim)})
-    return f"{summed(rows)}{source(about)}\n\n{markdown(pd.DataFrame(table))}"
+    return f"{summed(found, claim)}{source(about)}\n\n{markdown(pd.DataFrame(table))}"
 
 
-def summed(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """The words of the deciding tests in the first profile that has words, and the first one's difference in the
-    metric's own unit beside the published; "" where none has."""
+def taken(found: Committed, claim: str, test: str, profile: str) -> str:
+    """ "NLPO − PPO": what the claim's test of this name compares, by the profile's names of runs; or ""."""
+    said = next(each for each in found.claims[claim]["tests"] if each["name"] == test)
+    return sums.of(said, found.names[profile])
+
+
+def summed(found: Committed, claim: str) -> str:
+    """The words of the deciding tests in the first profile that has words, and the first one's difference, of what and
+    in the metric's own unit, beside the published; "" where none has."""
+    rows = found.rows(claim)
     profile, row = next(((name, row) for name, row in rows.items() if tested(row)), ("", None))
     if row is None:
         return ""
@@ -144,7 +151,8 @@ def summed(rows: Mapping[str, Mapping[str, Any]]) -> str:
     beside_it = f", published {effects.raw_published(first)}" if effects.raw_published(first) else ""
     unit = effects.unit(first)
     number = effects.raw(first) if unit in label else f"{effects.raw(first)} {unit}".strip()
-    return f"{said}*{first['name']}*, the difference in {label}: {number}{beside_it}. "
+    runs = taken(found, claim, first["name"], profile) or "the difference"
+    return f"{said}*{first['name']}*: {runs}, in {label}, is {number}{beside_it}. "
 
 
 def source(about: Mapping[str, Any]) -> str:
@@ -171,10 +179,11 @@ def published(about: Mapping[str, Any]) -> str:
     return markdown(pd.DataFrame(cells))
 
 
-def tests(rows: Mapping[str, Mapping[str, Any]], role: str, drawn: bool = True) -> list[str]:
+def tests(found: Committed, claim: str, role: str, drawn: bool = True) -> list[str]:
     """A heading and a table for each test that some profile measured: a row per profile. drawn: with its row of the
     forest, which only the site can show."""
     named: dict[str, dict[str, Mapping[str, Any]]] = {}
+    rows = found.rows(claim)
     for profile, row in rows.items():
         for test in row["components"]:
             if test["role"] == role and test["effect"] is not None:
@@ -199,9 +208,10 @@ def tests(rows: Mapping[str, Mapping[str, Any]], role: str, drawn: bool = True) 
             asked = f"within ±{first['stated']:.2g} {first['unit']}"
         label = " ".join((MEASURES[first["metric"]].label or first["metric"]).split())
         peak = f" {PEAK}" * (first["kind"] == "peak")
+        runs = f" of {compared}" if (compared := taken(found, claim, name, next(iter(measured)))) else ""
         parts += [
             f"### {name}" if role == "decides" else f"**{name}**",
-            f"*{label}*; asked beforehand: {asked}.{peak}\n\n{markdown(pd.DataFrame(table))}",
+            f"*{label}*{runs}; asked beforehand: {asked}.{peak}\n\n{markdown(pd.DataFrame(table))}",
         ]
     return parts
 

@@ -28,6 +28,6 @@ def page(found: Committed, claims: Sequence[str] = tuple(front.FIVE)) -> str:
         if any(claim_page.supervised(found, profile, row) for profile, row in rows.items()):
             parts.append(claim_page.MAY_END)
         parts += ["**What was published**", claim_page.published(about)]
-        parts += claim_page.tests(rows, "decides", drawn=False)
+        parts += claim_page.tests(found, claim, "decides", drawn=False)
     body = "\n\n".join(parts).replace("](/", f"]({UP}")
     return f"{HEAD}\n\n{front.BEGIN}\n{body}\n{front.END}\n"
