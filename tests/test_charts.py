@@ -20,7 +20,7 @@ from workbook.figures.names import decoded, names
 from workbook.figures.style import COLORS, GREY
 from workbook.results import tables
 from workbook.runs import algorithms, checks
-from workbook.site import beside, charts, claim_page, committed, report_charts, sweep_charts, vega
+from workbook.site import beside, charts, claim_page, committed, report_charts, sweep_charts, text_pages, texts, vega
 
 from .same import same_runs
 
@@ -75,6 +75,22 @@ def test_a_point_of_every_draw_says_what_it_is(field):
     chart = of_claims()["P04"]["P04-score"]
     assert all(row[field] not in ("", None) for row in chart["datasets"]["draws"])
     assert field in {tip["field"] for tip in chart["layer"][0]["encoding"]["tooltip"]}
+
+
+def test_a_point_leads_to_the_texts_of_its_own_draw():
+    """To an anchor of a page that is there; of every draw of the design that has texts."""
+    kept, pages = found().texts["settle"], texts.pages(found())
+    rows = of_claims()["P04"]["P04-score"]["datasets"]["draws"]
+    for run, seed, page in {(row["run"], row["draw"], row["page"]) for row in rows}:
+        run = next(name for name, called in found().names["settle"].items() if called == run)
+        assert bool(page) == (seed in {text.seed for text in kept.get(run, ())}), (run, seed)
+        if page:
+            place, _, anchor = page.partition("#")
+            section = pages[place.replace(".html", ".md")].partition(f"{{ #{anchor} }}")[2].partition("\n\n**")[0]
+            assert section.strip() == texts.numbered(found(), "settle", run, seed), (run, seed)
+    assert not text_pages.addresses(found(), "full")
+    rows = of_claims()["P04"]["P04-effects"]["datasets"]["draws"]
+    assert all(f"#draw-{row['draw']}" in row["page"] for row in rows if row["page"]) and any(r["page"] for r in rows)
 
 
 def test_a_run_is_called_on_the_site_as_in_figures_and_no_two_the_same():

@@ -26,6 +26,7 @@ from workbook.site import (
     forest,
     front,
     sums,
+    text_pages,
     texts,
 )
 
@@ -74,18 +75,18 @@ OF_DRAW = re.compile(r"^\*\*\[Draw (\d+)(?:, again \((\d)\))?\].*$", re.MULTILIN
 def test_every_run_of_the_registered_design_has_five_texts_of_each_draw_on_its_page():
     """Those of a run's repetitions are on its page; a page says of how many of its draws it has texts."""
     table, pages, there = found().measured["settle"], texts.pages(found()), set()
-    for name, runs in texts.of_pages(found()).items():
-        _, *parts = OF_DRAW.split(pages[texts.place(name)])
+    for name, runs in text_pages.of_pages(found()).items():
+        _, *parts = OF_DRAW.split(pages[text_pages.place(name)])
         for seed, again, block in zip(parts[::3], parts[1::3], parts[2::3]):
             there.add((runs[int(again or 1) - 1], int(seed)))
             assert [*"12345"] == re.findall(r"^(\d)\. ", block, re.MULTILINE), (name, seed, again)
         kept, every = ({s for n, s in pairs if n == name} for pairs in (there, zip(table.condition, table.seed)))
         assert ("of its" in texts.how_many(found(), name)) == (kept != every)
-        assert f", {texts.how_many(found(), name)}: " in pages[texts.place(name)]
+        assert f", {texts.how_many(found(), name)}: " in pages[text_pages.place(name)]
     committed_texts = {(name, text.seed) for name, each in found().texts["settle"].items() for text in each}
     assert there == committed_texts <= {*zip(table.condition, table.seed)} and len(there) >= 352
     assert "[P01](/claims/P01/index.md)" in pages["texts/ppo_kl_0/index.md"]
-    assert f"- [untrained](/{texts.place('zero_shot')})" in pages[texts.INDEX]
+    assert f"- [untrained](/{text_pages.place('zero_shot')})" in pages[texts.INDEX]
 
 
 def test_no_claims_page_denies_texts_that_are_committed():

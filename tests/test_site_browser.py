@@ -123,6 +123,9 @@ class TestInABrowser:
             fields = ("run", "draw", "value", "setting", "text")
             assert [row for row in rows if all(str(row[field]) in said for field in fields)], said
             assert page.locator('[data-chart=P04-effects][aria-label*="published +0.032"]').count() == 1
+            page.locator("[data-chart=P04-score] .mark-symbol path").first.click(force=True)
+            page.wait_for_url("**/texts/*/index.html#draw-*")
+            assert page.locator(f"[id='{page.url.rpartition('#')[2]}']").count() == 1
         assert not [url for url in asked if not url.startswith(("file:", "blob:", "data:", "about:"))]
 
     def test_a_grouped_tables_rows_keep_their_claim_when_sorted_and_when_filtered(self, tmp_path):

@@ -22,7 +22,11 @@
     await Promise.all([load("vega.js"), load(`../charts/${name}.js`)])
     const { datasets, ...chart } = charts[name]
     const whole = Object.entries(datasets).map(([data, fields]) => [data, rows(fields)])
-    await vegaEmbed(place, { ...chart, datasets: Object.fromEntries(whole) }, { actions: false, renderer: "svg", logLevel: 1 })
+    const { view } = await vegaEmbed(place, { ...chart, datasets: Object.fromEntries(whole) }, { actions: false, renderer: "svg", logLevel: 1 })
+    // A finger asks what a point says by touching it; its texts have links of their own.
+    view.addEventListener("click", (event, item) => {
+      if (item?.datum?.page && event.pointerType !== "touch") location.href = new URL(`../${item.datum.page}`, here)
+    })
     place.dataset.drawn = "yes"
   }
   const seen = new IntersectionObserver(

@@ -22,11 +22,13 @@ from workbook.ledger.claim import repetitions
 from workbook.results.measures import label
 from workbook.results.tables import number, signed
 from workbook.site import effects as told
+from workbook.site import text_pages
 from workbook.site.committed import Committed
 from workbook.site.vega import INK, Chart, layer, rows_axis, rows_height, spec, tip
 
 FAINT = 0.45  # of a draw beside its mean
 WIDTH = 32  # letters of a line of an axis's title, so that a phone shows it whole
+OPENS = {"cursor": {"expr": "datum.page ? 'pointer' : 'default'"}}  # docs/assets/charts.js opens it
 SHORT = 160  # letters of a text that hovering shows
 MEASURED = ("breaks", "decodings", "test_prompts")  # of a run's entry: how it is measured and checked
 
@@ -75,6 +77,7 @@ def differences(found: Committed, profile: str, test: Mapping[str, Any]) -> list
     if test["kind"] != "contrast" or len(pair) != 2 or not (test["yardstick"] and test["unit"] == told.YARDSTICKS):
         return []
     first, second = (values(found, profile, test, *each).mean(axis=1) for each in pair)
+    known = text_pages.addresses(found, profile)
     names = [naming.decoded(named(found, profile, c), d) for c, d in pair]
     return [
         {
@@ -84,6 +87,7 @@ def differences(found: Committed, profile: str, test: Mapping[str, Any]) -> list
             "first": f"{names[0]}: {number(first[seed])}",
             "second": f"{names[1]}: {number(second[seed])}",
             "text": quoted(found, profile, pair[0][0], int(seed)),
+            "page": known.get((pair[0][0], int(seed)), ""),
         }
         for seed, gap in (first - second).dropna().items()
     ]
@@ -117,7 +121,13 @@ def effects(found: Committed, name: str, rows: Sequence[tuple[str, str, Mapping[
     )
     layers = [
         layer("means", {"type": "rule", "color": INK, "opacity": 0.5, "strokeDash": [3, 3]}, x={"datum": 0}),
-        layer("draws", {"type": "point", "color": COLORS[0], "opacity": FAINT, "size": 45}, x=x, y=y, tooltip=drawn),
+        layer(
+            "draws",
+            {"type": "point", "color": COLORS[0], "opacity": FAINT, "size": 45, **OPENS},
+            x=x,
+            y=y,
+            tooltip=drawn,
+        ),
         layer("means", {"type": "rule", "color": INK, "size": 2}, x=x | {"field": "low"}, x2={"field": "high"}, y=y),
         layer("means", {"type": "point", "color": INK, "size": 70, "opacity": 1}, x=x, y=y, tooltip=said),
         layer(
@@ -135,7 +145,7 @@ def effects(found: Committed, name: str, rows: Sequence[tuple[str, str, Mapping[
 
 def draws(found: Committed, name: str, profile: str, tests: Sequence[Mapping[str, Any]]) -> dict[str, Chart]:
     """A chart for each metric of the tests: a row a run, in words, a point a draw, a line at the mean."""
-    made = {}
+    made, known = {}, text_pages.addresses(found, profile)
     for metric in dict.fromkeys(test["metric"] for test in tests):
         longest = max((test for test in tests if test["metric"] == metric), key=lambda test: test["n"])
         shown = dict.fromkeys(pair for test in tests if test["metric"] == metric for pair in parted(test))
@@ -145,7 +155,7 @@ def draws(found: Committed, name: str, profile: str, tests: Sequence[Mapping[str
             for (seed, run), value in values(found, profile, longest, condition, decoding).stack().items():
                 one = {"row": row, "run": named(found, profile, run), "draw": int(seed), "value": float(f"{value:.6g}")}
                 about = {"setting": settings(found, profile, run), "text": quoted(found, profile, run, int(seed))}
-                rows.append(one | about)
+                rows.append(one | about | {"page": known.get((run, int(seed)), "")})
         if rows:
             made[f"{name}-{metric}"] = dots(rows, " ".join(label(metric).split()))
     return made
@@ -158,7 +168,9 @@ def dots(rows: Sequence[Mapping[str, Any]], title: str) -> Chart:
     said = tip(run="run", draw="draw", value=title, setting="setting", text="it wrote")
     means = averaged(rows, "row", ["value"])
     layers = [
-        layer("draws", {"type": "point", "color": COLORS[0], "opacity": 0.6, "size": 50}, x=x, y=y, tooltip=said),
+        layer(
+            "draws", {"type": "point", "color": COLORS[0], "opacity": 0.6, "size": 50, **OPENS}, x=x, y=y, tooltip=said
+        ),
         layer(
             "means",
             {"type": "tick", "color": INK, "thickness": 2, "size": 18},
@@ -176,7 +188,8 @@ def averaged(rows: Sequence[Mapping[str, Any]], by: str, fields: Sequence[str]) 
     made = []
     for _, group in pd.DataFrame(rows).groupby(by, sort=False):
         means = {field: float(f"{group[field].mean():.5g}") for field in fields}
-        made.append({**group.iloc[0].drop(["draw", "text"]).to_dict(), **means, "draws": len(group)})
+        same = group.iloc[0].drop(["draw", "text", "page"], errors="ignore").to_dict()
+        made.append({**same, **means, "draws": len(group)})
     return made
 
 

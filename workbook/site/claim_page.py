@@ -252,7 +252,10 @@ def changes(rows: Mapping[str, Mapping[str, Any]]) -> str:
     )
 
 
-EVERY = "Each point is a draw, the line its run's mean. Hover over a point, or tap it, for the setting and a text."
+EVERY = (
+    "Each point is a draw, the line its run's mean. Hover over a point, or tap it, for the setting and a text; a click "
+    "opens all its texts, where they are here."
+)
 
 
 def of_draws(rows: Mapping[str, Mapping[str, Any]]) -> str:
@@ -260,7 +263,7 @@ def of_draws(rows: Mapping[str, Mapping[str, Any]]) -> str:
     return (
         f"Of `{next(iter(rows))}`, in yardsticks, which all share: small points are single draws (of tests of two "
         "runs), the large one their mean with its interval, the diamond what was published. Hover over any of them, or "
-        "tap it, for its numbers."
+        "tap it, for its numbers; a click on a draw opens the texts of its first run, where they are here."
     )
 
 

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from workbook.ledger.claim import repetitions
 from workbook.results.files import TEXTS_OF_A_SEED
 from workbook.results.tables import join
 from workbook.site import charts
 from workbook.site.blocks import UNSEARCHED, folded
 from workbook.site.committed import DESIGN, DRAWN, SAME, Committed, folder, named_conditions
+from workbook.site.text_pages import anchor, of_pages, place
 
 INDEX = "texts/index.md"
 SHOWN = 4  # conditions of a profile whose texts are shown
@@ -72,19 +72,6 @@ def how_many(found: Committed, condition: str) -> str:
     return f"{len(there)} draws" if there == every else f"{len(there)} of its {len(every)} draws"
 
 
-def place(condition: str) -> str:
-    """The page of a run of the design."""
-    return f"texts/{condition}/index.md"
-
-
-def of_pages(found: Committed) -> dict[str, list[str]]:
-    """Run of the design of which texts are committed -> itself and its repetitions, which are on its page."""
-    kept, runs = found.texts.get(DESIGN, {}), found.runs.get(DESIGN, {})
-    parts = {name: [other for other in repetitions(runs, name) if other in kept] for name in kept}
-    repeated = {other for name, others in parts.items() for other in others if other != name}
-    return {name: others for name, others in parts.items() if name not in repeated}
-
-
 def pages(found: Committed) -> dict[str, str]:
     """Page -> Markdown, of each run of the design of which texts are committed."""
     about: dict[str, list[str]] = {}
@@ -116,9 +103,8 @@ def page(found: Committed, runs: Sequence[str], claims: Collection[str]) -> str:
     for seed in every:
         for i, name in enumerate(runs):
             if seed in seeds[name]:
-                anchor = f"draw-{seed}" + f"-{i + 1}" * bool(i)
-                title = f"[Draw {seed}{f', again ({i + 1})' * bool(i)}](#{anchor})"
-                parts += [f"**{title}**{{ #{anchor} }}", numbered(found, DESIGN, name, seed)]
+                title = f"[Draw {seed}{f', again ({i + 1})' * bool(i)}](#{anchor(seed, i)})"
+                parts += [f"**{title}**{{ #{anchor(seed, i)} }}", numbered(found, DESIGN, name, seed)]
     return "\n\n".join(parts) + "\n"
 
 
