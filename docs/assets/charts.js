@@ -25,7 +25,8 @@
     const { view } = await vegaEmbed(place, { ...chart, datasets: Object.fromEntries(whole) }, { actions: false, renderer: "svg", logLevel: 1 })
     // A finger asks what a point says by touching it; its texts have links of their own.
     view.addEventListener("click", (event, item) => {
-      if (item?.datum?.page && event.pointerType !== "touch") location.href = new URL(`../${item.datum.page}`, here)
+      const { page, draw } = item?.datum ?? {}
+      if (page && event.pointerType !== "touch") location.href = new URL(`../${page.replace("*", draw)}`, here)
     })
     place.dataset.drawn = "yes"
   }

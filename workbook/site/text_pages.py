@@ -19,17 +19,18 @@ def of_pages(found: Committed) -> dict[str, list[str]]:
     return {name: others for name, others in parts.items() if name not in repeated}
 
 
-def anchor(seed: int, place: int) -> str:
+def anchor(seed: int | str, place: int) -> str:
     """Of a draw on its page; place: among the run and its repetitions, from 0."""
     return f"draw-{seed}" + f"-{place + 1}" * bool(place)
 
 
 def addresses(found: Committed, profile: str) -> dict[tuple[str, int], str]:
-    """(run, draw) -> the address of its texts, from the site's root; {} for another profile than the design."""
+    """(run, draw) -> the address of its texts, from the site's root; {} for another profile than the design. With *
+    for the draw, so that a chart's rows share it: one of its own in each would make the site a twentieth larger."""
     if profile != DESIGN:
         return {}
     return {
-        (run, text.seed): f"{place(page).removesuffix('.md')}.html#{anchor(text.seed, i)}"
+        (run, text.seed): f"{place(page).removesuffix('.md')}.html#{anchor('*', i)}"
         for page, runs in of_pages(found).items()
         for i, run in enumerate(runs)
         for text in found.texts[DESIGN][run]
