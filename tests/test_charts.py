@@ -285,6 +285,7 @@ def test_a_cell_is_what_is_gained_over_the_untrained_model_that_is_decoded_alike
     gain = drawn("full", "ppo_top_k", "top_p").score - drawn("full", "zero_shot", "top_p").score
     assert cells["top-k", "top-p"]["gain"] == pytest.approx(gain.mean(), rel=1e-3)
     scale = chart["layer"][0]["encoding"]["color"]["scale"]["domain"]
+    assert chart["usermeta"] == {"colours": "own"}  # its numbers' contrast is with them: assets/site.css
     assert scale[1] < cells["ancestral", "greedy"]["gain"]  # greedy decoding does not take the scale
     half = scipy.stats.t.ppf(0.975, 7) * gain.std() / 8**0.5
     assert cells["top-k", "top-p"]["interval"] == tables.signed(gain.mean(), gain.mean() - half, gain.mean() + half)

@@ -21,6 +21,7 @@
     const name = place.dataset.chart
     await Promise.all([load("vega.js"), load(`../charts/${name}.js`)])
     const { datasets, ...chart } = charts[name]
+    if (chart.usermeta?.colours) place.dataset.colours = chart.usermeta.colours // the dark view leaves these as they are
     const whole = Object.entries(datasets).map(([data, fields]) => [data, rows(fields)])
     const { view } = await vegaEmbed(place, { ...chart, datasets: Object.fromEntries(whole) }, { actions: false, renderer: "svg", logLevel: 1 })
     // A finger asks what a point says by touching it; its texts have links of their own.

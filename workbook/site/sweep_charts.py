@@ -179,4 +179,4 @@ def grid(rows: Sequence[Mapping[str, Any]]) -> Chart:
         layer("cells", {"type": "rect", "opacity": 0}, x=x, y=y, tooltip=whole),  # what the pointer finds
     ]
     about = f"{title}: " + "; ".join(f"{r['trained']} in training, {r['decoded']} in use {r['interval']}" for r in rows)
-    return spec(about, {"cells": rows}, layers, height={"step": 44})
+    return spec(about, {"cells": rows}, layers, height={"step": 44}, usermeta={"colours": "own"})
