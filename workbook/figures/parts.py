@@ -174,7 +174,8 @@ def alt_text(figure: Figure, text: str) -> Figure:
 
 
 def listed(said: Sequence[str]) -> str:
-    """What a figure shows, for its alt text: what is read aloud has an end, and a page has it all in its tables."""
+    """What a figure or chart shows, for those who listen: what is read aloud has an end, and a page has it all in its
+    tables."""
     lengths = accumulate(len(each) + 2 for each in said)
     kept = max(1, sum(length <= READ_OUT for length in lengths))
     return "; ".join([*said[:kept], *([f"and {len(said) - kept} more"] if len(said) > kept else [])])

@@ -16,6 +16,7 @@ from typing import Any
 import pandas as pd
 
 from workbook.figures import names as naming
+from workbook.figures.parts import listed
 from workbook.figures.style import COLORS
 from workbook.ledger import one_model
 from workbook.ledger.claim import repetitions
@@ -138,7 +139,7 @@ def effects(found: Committed, name: str, rows: Sequence[tuple[str, str, Mapping[
             tooltip=said,
         ),
     ]
-    about = "; ".join(f"{m['row']}: {m['difference']}, published {m['told']}" for m in means)
+    about = listed([f"{m['row']}: {m['difference']}, published {m['told']}" for m in means])
     height = rows_height([called for called, _, _ in rows])
     return {name: spec(about, {"means": means, "draws": each}, layers, height=height)}
 
@@ -179,7 +180,7 @@ def dots(rows: Sequence[Mapping[str, Any]], title: str) -> Chart:
             tooltip=tip(row="run", value=f"mean {title}", draws="values", setting="setting"),
         ),
     ]
-    about = f"{title}: " + "; ".join(f"{mean['row']} {mean['value']:.3g}" for mean in means)
+    about = f"{title}: " + listed([f"{mean['row']} {mean['value']:.3g}" for mean in means])
     return spec(about, {"draws": rows, "means": means}, layers, height=rows_height([row["row"] for row in rows]))
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 
 from workbook.figures import names as naming
+from workbook.figures.parts import listed
 from workbook.figures.style import GREY
 from workbook.results.files import CURVES, standing
 from workbook.results.measures import label
@@ -155,7 +156,7 @@ def scatter(rows: Sequence[Mapping[str, Any]], title: str, axis: Chart, up: str 
     each = tip(run="run", draw="draw", y=up, **{across: title}, setting="setting", text="it wrote")
     mean = tip(run="run", draws="draws", y=f"mean {up}", **{across: f"mean {title}"}, setting="setting")
     layers = joined(x, y, [row["line"] for row in rows], "along", each, mean)
-    about = f"{up} against {title}: " + "; ".join(f"{m['run']} {m['y']:.3g} at {m[across]:.3g}" for m in means)
+    about = f"{up} against {title}: " + listed([f"{m['run']} {m['y']:.3g} at {m[across]:.3g}" for m in means])
     return spec(about, {"draws": rows, "means": means}, layers, height=320)
 
 

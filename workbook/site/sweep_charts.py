@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from workbook.figures import names as naming
+from workbook.figures.parts import listed
 from workbook.figures.style import COLORS
 from workbook.results.measures import label
 from workbook.results.tables import number, signed
@@ -122,7 +123,7 @@ def sweep(rows: Sequence[Mapping[str, Any]], up: str, title: str, order: Sequenc
     each = tip(run="run", line="line", draw="draw", y=up, setting="setting", text="it wrote")
     mean = tip(run="run", line="line", draws="draws", y=f"mean {up}", setting="setting")
     layers = joined(x, y, lines, "place", each, mean)
-    about = f"{up} along {title}: " + "; ".join(f"{m['line']} {m['y']:.3g} at {m['at']}" for m in means)
+    about = f"{up} along {title}: " + listed([f"{m['line']} {m['y']:.3g} at {m['at']}" for m in means])
     return spec(about, {"draws": rows, "means": means}, layers, height=280)
 
 
@@ -178,5 +179,5 @@ def grid(rows: Sequence[Mapping[str, Any]]) -> Chart:
         layer("cells", {"type": "text", "fontSize": 12}, x=x, y=y, text={"field": "shown"}, color=ink),
         layer("cells", {"type": "rect", "opacity": 0}, x=x, y=y, tooltip=whole),  # what the pointer finds
     ]
-    about = f"{title}: " + "; ".join(f"{r['trained']} in training, {r['decoded']} in use {r['interval']}" for r in rows)
+    about = f"{title}: " + listed([f"{r['trained']} in training, {r['decoded']} in use {r['interval']}" for r in rows])
     return spec(about, {"cells": rows}, layers, height={"step": 44}, usermeta={"colours": "own"})
