@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from rlnlp import checkpoint
-from rlnlp.learners import dqn, nlpo, sac
+from rlnlp.learners import dqn, nlpo, ppo, sac
 from tests.tiny import gpt2, prompts
 from workbook.store import states
 
@@ -96,3 +96,68 @@ def test_a_state_of_another_seed_is_refused():
     tensors, numbers = checkpoint.pack(nlpo.init(gpt2(), config, 1))
     with pytest.raises(ValueError, match="expected one of seed 2, got one of seed 1"):
         checkpoint.unpack(nlpo.init(gpt2(), config, 2), tensors, numbers)
+
+
+def test_a_state_of_another_learner_is_refused():
+    tensors, numbers = checkpoint.pack(ppo.init(gpt2(), ppo.Config(), 1))
+    with pytest.raises(
+        ValueError, match=r"checkpoint: expected one of rlnlp\.learners\.dqn\.State, got one with value$"
+    ):
+        checkpoint.unpack(dqn.init(gpt2(), dqn.Config(), 1), tensors, numbers)
+
+
+def test_a_state_of_a_model_of_another_size_is_refused():
+    config = ppo.Config()
+    tensors, numbers = checkpoint.pack(ppo.init(gpt2(), config, 1))
+    state = ppo.init(gpt2(vocabulary=60), config, 1)
+    before = [weight.clone() for weight in state.policy.parameters()]
+    with pytest.raises(ValueError, match=r"wte\.weight: expected \[60, 32\] of .*, got \[50, 32\]"):
+        checkpoint.unpack(state, tensors, numbers)
+    assert all(map(torch.equal, before, state.policy.parameters()))
+
+
+def layers_frozen(*layers: int):
+    policy = gpt2()
+    for layer in layers:
+        policy.transformer.h[layer].requires_grad_(False)
+    return policy
+
+
+@pytest.mark.parametrize(("then", "now"), [((), (0,)), ((0,), ()), ((0,), (1,))])
+def test_moments_are_never_those_of_another_weight(then, now):
+    """Equal numbers of weights of equal shapes, where another layer is frozen."""
+    config = ppo.Config(updates=1, episodes_per_update=8, max_new_tokens=4)
+    state = ppo.init(layers_frozen(*then), config, 1)
+    list(ppo.train(state, prompts(), score, config))
+    tensors, numbers = checkpoint.pack(state)
+    other = ppo.init(layers_frozen(*now), config, 1)
+    before = [weight.clone() for weight in other.policy.parameters()]
+    with pytest.raises(ValueError, match="expected the same to be frozen"):
+        checkpoint.unpack(other, tensors, numbers)
+    assert all(map(torch.equal, before, other.policy.parameters())) and not other.optimizer.state
+    checkpoint.unpack(same := ppo.init(layers_frozen(*then), config, 1), tensors, numbers)
+    mine, its = ([s.optimizer.state[w] for w in s.policy.parameters() if w.requires_grad] for s in (same, state))
+    assert all(torch.equal(a[k], b[k]) for a, b in zip(mine, its, strict=True) for k in b) and mine
+
+
+@dataclasses.dataclass
+class Own:
+    policy: nn.Module
+    rate: float
+    seen: torch.Tensor
+    optimizer: torch.optim.Optimizer
+
+
+def test_numbers_and_tensors_of_a_state_of_ones_own_are_kept():
+    def fresh(rate, seen):
+        policy, extra = nn.Linear(2, 2), nn.Parameter(torch.ones(3))  # a weight of no network, as SAC's own alpha
+        return Own(policy, rate, torch.tensor(seen), torch.optim.Adam([*policy.parameters(), extra]))
+
+    state, other = fresh(0.25, [1.0, 2.0]), fresh(0.5, [0.0, 0.0])
+    for weight in state.optimizer.param_groups[0]["params"]:
+        weight.grad = torch.full_like(weight, 0.5)
+    state.optimizer.step()
+    checkpoint.unpack(other, *checkpoint.pack(state))
+    assert other.rate == 0.25 and other.seen.tolist() == [1.0, 2.0]
+    extra = other.optimizer.state[other.optimizer.param_groups[0]["params"][-1]]
+    assert extra["step"] == 1 and extra["exp_avg"].tolist() == pytest.approx([0.05] * 3)

@@ -192,13 +192,13 @@ def test_every_arm_runs_and_a_continuation_starts_from_the_supervised_weights_bi
     task, here, begun = made_up(causal), bench(work), {}
     learn, imitate = run.reinforce, warm_start.fine_tune
 
-    def noted(learner, model, *rest):
+    def noted(learner, model, *rest, **more):
         begun[learner.__name__, rest[-1]] = weights(model)
-        return learn(learner, model, *rest)
+        return learn(learner, model, *rest, **more)
 
-    def imitated(model, *rest):
+    def imitated(model, *rest, **more):
         begun["imitated", rest[-1]] = weights(model)
-        return imitate(model, *rest)
+        return imitate(model, *rest, **more)
 
     monkeypatch.setattr(run, "reinforce", noted)
     monkeypatch.setattr(warm_start, "fine_tune", imitated)
@@ -366,10 +366,10 @@ def test_all_seeds_become_tables_of_which_every_number_can_be_found_again(work, 
 def test_a_seed_that_fails_is_named_and_the_others_are_made(work, tmp_path, monkeypatch):
     here, learn = bench(work), run.reinforce
 
-    def fails(*args):
+    def fails(*args, **more):
         if args[5] == 0:
             raise TrainingError("made_up ppo seed 0, update 1: no")
-        return learn(*args)
+        return learn(*args, **more)
 
     monkeypatch.setattr(run, "reinforce", fails)
     with pytest.raises(TrainingError, match="1 of 2 seeds failed: made_up ppo seed 0, update 1: no"):
