@@ -12,6 +12,7 @@ from rlnlp.models import Decoder, check_context, playable, restrict
 from rlnlp.samplers import chain, top_k, top_p
 from rlnlp.types import Allowed, NotFinite, Prompts, Rollout, Sampler, Sampling, changed, replaceable, take
 from rlnlp.types import generator as named_generator
+from rlnlp.vocabulary import ABSENT
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -32,13 +33,13 @@ def sampling_from(
             f"model: its eos_token_id are {', '.join(map(str, ends))}, and a response ends with one of them: choose "
             "it by model.generation_config.eos_token_id = ... (of a chat model, what ends a turn)"
         )
-    (eos,), head, few = ends, model.get_output_embeddings(), getattr(model.config, "allowed_token_ids", None)
+    (eos,), head = ends, model.get_output_embeddings()
     if not 0 <= eos < head.out_features:
         raise ValueError(
             f"model: its eos_token_id is {eos}, and it has logits for {head.out_features} tokens, 0 to "
             f"{head.out_features - 1}: no episode could end; set model.generation_config.eos_token_id"
         )
-    if few is not None and eos not in few:
+    if (bias := getattr(head, "bias", None)) is not None and bias[eos] < ABSENT / 2:
         raise ValueError(f"model: its eos_token_id is {eos}, which its smaller vocabulary (limit_vocabulary) has not")
     pad = model.generation_config.pad_token_id
     pad = pad if pad is not None else model.config.pad_token_id

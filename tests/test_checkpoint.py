@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from rlnlp import checkpoint
-from rlnlp.learners import dqn, nlpo, ppo, sac
+from rlnlp.learners import dqn, nlpo, ppo, sac, trpo
 from tests.tiny import gpt2, prompts
 from workbook.store import states
 
@@ -101,7 +101,8 @@ def test_a_state_of_another_seed_is_refused():
 def test_a_state_of_another_learner_is_refused():
     tensors, numbers = checkpoint.pack(ppo.init(gpt2(), ppo.Config(), 1))
     with pytest.raises(
-        ValueError, match=r"checkpoint: expected one of rlnlp\.learners\.dqn\.State, got one with value$"
+        ValueError,
+        match=r"checkpoint: expected one of rlnlp\.learners\.dqn\.State, of this version; got one without steps$",
     ):
         checkpoint.unpack(dqn.init(gpt2(), dqn.Config(), 1), tensors, numbers)
 
@@ -116,6 +117,10 @@ def test_a_state_of_a_model_of_another_size_is_refused():
     assert all(map(torch.equal, before, state.policy.parameters()))
 
 
+def networks(state) -> list[nn.Parameter]:
+    return [*state.policy.parameters(), *state.value.parameters()]
+
+
 def layers_frozen(*layers: int):
     policy = gpt2()
     for layer in layers:
@@ -123,21 +128,24 @@ def layers_frozen(*layers: int):
     return policy
 
 
+@pytest.mark.parametrize("updates", [0, 1])
+@pytest.mark.parametrize("learner", [ppo, trpo])
 @pytest.mark.parametrize(("then", "now"), [((), (0,)), ((0,), ()), ((0,), (1,))])
-def test_moments_are_never_those_of_another_weight(then, now):
+def test_moments_are_never_those_of_another_weight(then, now, learner, updates):
     """Equal numbers of weights of equal shapes, where another layer is frozen."""
-    config = ppo.Config(updates=1, episodes_per_update=8, max_new_tokens=4)
-    state = ppo.init(layers_frozen(*then), config, 1)
-    list(ppo.train(state, prompts(), score, config))
+    config = learner.Config(updates=updates, episodes_per_update=8, max_new_tokens=4)
+    state = learner.init(layers_frozen(*then), config, 1)
+    list(learner.train(state, prompts(), score, config))
     tensors, numbers = checkpoint.pack(state)
-    other = ppo.init(layers_frozen(*now), config, 1)
+    other = learner.init(layers_frozen(*now), config, 1)
     before = [weight.clone() for weight in other.policy.parameters()]
-    with pytest.raises(ValueError, match="expected the same to be frozen"):
+    with pytest.raises(ValueError, match="policy: expected the weights to be frozen"):
         checkpoint.unpack(other, tensors, numbers)
     assert all(map(torch.equal, before, other.policy.parameters())) and not other.optimizer.state
-    checkpoint.unpack(same := ppo.init(layers_frozen(*then), config, 1), tensors, numbers)
-    mine, its = ([s.optimizer.state[w] for w in s.policy.parameters() if w.requires_grad] for s in (same, state))
-    assert all(torch.equal(a[k], b[k]) for a, b in zip(mine, its, strict=True) for k in b) and mine
+    checkpoint.unpack(same := learner.init(layers_frozen(*then), config, 1), tensors, numbers)
+    mine, its = ([s.optimizer.state.get(w, {}) for w in networks(s)] for s in (same, state))
+    assert all(torch.equal(a[k], b[k]) for a, b in zip(mine, its, strict=True) for k in b)
+    assert any(mine) == bool(updates)
 
 
 @dataclasses.dataclass

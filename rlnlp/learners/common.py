@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -62,12 +61,11 @@ def finite(state) -> Iterator[None]:
 
 def check_start(state, prompts: Prompts, config) -> None:
     """Raise ``ValueError``, before the first update, where a prompt and a response do not fit the policy
-    (``check_context``), and for settings that ``init`` read and had otherwise: these stay as it had them."""
+    (``check_context``), and for a length or temperature that ``init`` had otherwise: samples stay as it had them."""
     check_context(state.policy, prompts, config.max_new_tokens)
-    had = {**vars(state.sampling), "learning_rate": state.optimizer.param_groups[0]["lr"]}
-    for name in [name for name in had if not math.isclose(getattr(config, name, had[name]), had[name], rel_tol=1e-6)]:
-        got = getattr(config, name)
-        raise ValueError(f"config.{name}: expected {had[name]:g}, as init had it, got {got:g}: make a new state")
+    for name, had in vars(state.sampling).items():
+        if (got := getattr(config, name, had)) != had:
+            raise ValueError(f"config.{name}: expected {had:g}, as init had it, got {got:g}: make a new state")
 
 
 def loop(
