@@ -156,16 +156,21 @@ class Own:
     optimizer: torch.optim.Optimizer
 
 
-def test_numbers_and_tensors_of_a_state_of_ones_own_are_kept():
+def test_numbers_and_tensors_of_a_state_of_ones_own_are_kept(tmp_path):
     def fresh(rate, seen):
         policy, extra = nn.Linear(2, 2), nn.Parameter(torch.ones(3))  # a weight of no network, as SAC's own alpha
         return Own(policy, rate, torch.tensor(seen), torch.optim.Adam([*policy.parameters(), extra]))
 
-    state, other = fresh(0.25, [1.0, 2.0]), fresh(0.5, [0.0, 0.0])
+    state, other, short = fresh(float("inf"), [1.0, 2.0]), fresh(0.5, [0.0, 0.0]), fresh(0.5, [0.0])
     for weight in state.optimizer.param_groups[0]["params"]:
         weight.grad = torch.full_like(weight, 0.5)
     state.optimizer.step()
-    checkpoint.unpack(other, *checkpoint.pack(state))
-    assert other.rate == 0.25 and other.seen.tolist() == [1.0, 2.0]
+    checkpoint.unpack(other, *through_a_file(tmp_path, state))
+    assert other.rate == float("inf") and other.seen.tolist() == [1.0, 2.0]
     extra = other.optimizer.state[other.optimizer.param_groups[0]["params"][-1]]
     assert extra["step"] == 1 and extra["exp_avg"].tolist() == pytest.approx([0.05] * 3)
+    with pytest.raises(ValueError, match=r"seen: expected \[1\] of .*Own, got \[2\]"):
+        checkpoint.unpack(short, *checkpoint.pack(state))
+    with pytest.raises(ValueError, match="expected one of .*Own, of this version; got one without policy.trained"):
+        checkpoint.unpack(other, checkpoint.pack(state)[0], {})
+    assert other.seen.tolist() == [1.0, 2.0] and short.seen.tolist() == [0.0]

@@ -219,6 +219,15 @@ def test_every_arm_runs_and_a_continuation_starts_from_the_supervised_weights_bi
     )
 
 
+@pytest.mark.parametrize("name", ["supervised", "ppo"])
+@pytest.mark.parametrize("progress", [False, True])
+def test_an_arm_shows_how_far_it_is_where_bars_are_wanted(finished, tmp_path, name, progress, capsys):
+    shutil.copytree(finished, tmp_path / "work")
+    here = dataclasses.replace(bench(tmp_path / "work"), progress=progress)
+    part(here, made_up(), arm(name), 1)
+    assert (f"made_up {name} seed 1: 100%" in capsys.readouterr().err) == progress
+
+
 # ------------------------------------------------------------------------------------------ runs
 @pytest.mark.parametrize("name", ["ppo", "sup_nlpo", "sup_shuffled"])
 def test_a_killed_run_goes_on_and_equals_one_that_was_not(work, tmp_path, name, monkeypatch):
