@@ -21,7 +21,7 @@ from workbook.grue.pictures import label
 from workbook.grue.report import SHOWN
 from workbook.results.tables import join, markdown, number, signed
 from workbook.runs import algorithms
-from workbook.site import effects
+from workbook.site import effects, sums
 from workbook.site.blocks import UNSEARCHED, folded, shell
 from workbook.statistics.paired import ALPHA
 from workbook.statistics.rule import FOR, HOLDS
@@ -133,14 +133,12 @@ def compared(test: Test) -> str:
     """ "NLPO − PPO, mean over `common_gen` and `totto`": a test's sum, and the tasks that it is over."""
     parts = []
     for arm, column, weight in test.columns():
-        size = "" if abs(weight) == 1 else f"{abs(weight):g} "
         of = "" if column == test.column else f" of `{column}`"
-        called = f"({label(arm)})" if "," in label(arm) else label(arm)
-        parts.append(f"{'−' if weight < 0 else '+'} {size}{called}{of}")
+        parts.append((weight, sums.bracketed(label(arm)) + of))
     by = "" if test.column == REWARD else f", by `{test.column}`"
     less = f", less that over {join([f'`{task}`' for task in test.minus])}" if test.minus else ""
     over = f"{'mean over ' if len(test.tasks) > 1 else 'on '}{join([f'`{task}`' for task in test.tasks])}"
-    return f"{' '.join(parts).removeprefix('+ ')}{by}, {over}{less}"
+    return f"{sums.written(parts)}{by}, {over}{less}"
 
 
 def changes(rows: Sequence[Mapping[str, Any]]) -> str:

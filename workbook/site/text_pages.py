@@ -26,7 +26,7 @@ def anchor(seed: int | str, place: int) -> str:
 
 def addresses(found: Committed, profile: str) -> dict[tuple[str, int], str]:
     """(run, draw) -> the address of its texts, from the site's root; {} for another profile than the design. With *
-    for the draw, so that a chart's rows share it: one of its own in each would make the site a twentieth larger."""
+    for the draw, which a chart's rows have already, so that they share it."""
     if profile != DESIGN:
         return {}
     return {
