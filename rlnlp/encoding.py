@@ -28,8 +28,8 @@ def prompts_for(
 
     Warns of a model that can choose tokens which the tokenizer does not have, of one that ends its texts with another
     token than the tokenizer does, and of prompts that are cut. Raises: ``ValueError`` for weights of 16 bits, which a
-    learner cannot train, for a token that the model has no embedding for, an end token without a logit, what is no
-    model or no list of strings, and as ``encode_prompts``.
+    learner cannot train, for a token that the model has no embedding for, what is no model or no list of strings, and
+    as ``encode_prompts``.
     """
     if isinstance(texts, str):
         raise ValueError("texts: expected a list of prompts, got one string; for a single prompt, put it into a list")
@@ -67,8 +67,7 @@ def prompts_for(
 
 
 def _check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Warn of tokens that the model can choose and the tokenizer does not have, and of different end tokens. Raise
-    ``ValueError`` for an end that the model cannot choose."""
+    """Warn of tokens that the model can choose and the tokenizer does not have, and of different end tokens."""
     known, size = len(tokenizer), model.get_output_embeddings().out_features
     if size > known and not limited(model):
         warnings.warn(
@@ -79,13 +78,8 @@ def _check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
         )
     try:
         end = sampling_from(model, 1).eos_id
-    except ValueError:  # none, or several: a learner says so, and prompts are prompts
+    except ValueError:  # none, several, or one it cannot choose: a learner says so, and prompts are prompts
         return
-    if end >= size:
-        raise ValueError(
-            f"model: its eos_token_id is {end}, and it has logits for {size} tokens, 0 to {size - 1}: no episode could "
-            "end; set model.generation_config.eos_token_id"
-        )
     if tokenizer.eos_token_id not in (None, end):
         warnings.warn(
             f"the model's texts end with token {end} and the tokenizer's with {tokenizer.eos_token_id} "

@@ -139,8 +139,7 @@ def gae(rewards: Tensor, values: Tensor, mask: Tensor, gamma: float, lam: float)
     """
     B, T = rewards.shape
     expect(values=(values, (B, T)), mask=(mask, (B, T)))
-    following, running = rewards.new_zeros(B), rewards.new_zeros(B)
-    advantages = torch.zeros_like(rewards)
+    following, running, advantages = rewards.new_zeros(B), rewards.new_zeros(B), torch.zeros_like(rewards)
     for t in reversed(range(T)):
         real = mask[:, t]
         delta = rewards[:, t] + gamma * following - values[:, t]

@@ -8,6 +8,7 @@ work.
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -100,21 +101,18 @@ def check_context(model: PreTrainedModel, prompts: Prompts, max_new_tokens: int)
 
     Raises: ``ValueError`` naming the longest prompt's id and the numbers.
     """
-    context, apart = context_of(model, 0), model.config.is_encoder_decoder
+    context, together = context_of(model, 0), max if model.config.is_encoder_decoder else operator.add
     if context <= 0 or hasattr(model.config, "relative_attention_num_buckets"):
         return
-
-    def need(prompt: int) -> int:
-        return max(prompt, max_new_tokens) if apart else prompt + max_new_tokens
-
-    if need(prompts.ids.shape[1]) <= context:
+    if together(prompts.ids.shape[1], max_new_tokens) <= context:
         return  # and no number was read
     lengths = prompts.mask.sum(1)
     longest = int(lengths.argmax())
-    if need(prompt := int(lengths[longest])) > context:
+    if (needed := together(prompt := int(lengths[longest]), max_new_tokens)) > context:
+        either = "or" if together is max else "and"
         raise ValueError(
-            f"prompt {prompts.example_ids[longest]}: {prompt} tokens {'or' if apart else 'and'} a response of up to "
-            f"{max_new_tokens} make {need(prompt)}, but the model's context is {context} tokens; shorten prompts "
+            f"prompt {prompts.example_ids[longest]}: {prompt} tokens {either} a response of up to "
+            f"{max_new_tokens} make {needed}, but the model's context is {context} tokens; shorten prompts "
             "(task.prompt_tokens, max_prompt_tokens) or responses (max_new_tokens)"
         )
 

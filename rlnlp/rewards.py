@@ -44,9 +44,11 @@ def classifier_reward(
     separator       between prompt and response where neither has white space at the seam; None = nothing for a
                     tokenizer to which a leading space matters (byte-level BPE), else one space (word level, WordPiece)
     Returns         a reward function; its scores are [B] float32 in (0, 1), evaluation mode, no gradient
-    Raises          RewardError  cannot be loaded, one output only, unknown label, more tokens than positions
+    Raises          RewardError  cannot be loaded, one output only, unknown label, more tokens than positions, no batch
     An empty text is scored as one end-of-text token. A saturated classifier (all scores near 0 or 1) is a flat reward.
     """
+    if batch_size < 1:
+        raise RewardError(f"classifier_reward: batch_size {batch_size}: expected 1 or more")
     if isinstance(model, (str, Path)):
         name = f"classifier_reward({Path(model).name})"
         model, tokenizer = _load_classifier(model, tokenizer)

@@ -12,6 +12,7 @@ from rlnlp.models import Decoder, check_context, playable, restrict
 from rlnlp.samplers import chain, top_k, top_p
 from rlnlp.types import Allowed, NotFinite, Prompts, Rollout, Sampler, Sampling, changed, replaceable, take
 from rlnlp.types import generator as named_generator
+from rlnlp.vocabulary import ABSENT
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -21,7 +22,7 @@ def sampling_from(
     model: PreTrainedModel, max_new_tokens: int, temperature: float = 1.0, min_new_tokens: int = 0
 ) -> Sampling:
     """Sampling settings with the model's own end and padding ids. Raises ``ValueError`` where it names no end token,
-    and where it names several: an episode has one."""
+    several (an episode has one), or one that it cannot choose."""
     eos = model.generation_config.eos_token_id
     eos = eos if eos is not None else model.config.eos_token_id
     ends = sorted(set(eos)) if isinstance(eos, (list, tuple)) else [] if eos is None else [eos]
@@ -32,7 +33,14 @@ def sampling_from(
             f"model: its eos_token_id are {', '.join(map(str, ends))}, and a response ends with one of them: choose "
             "it by model.generation_config.eos_token_id = ... (of a chat model, what ends a turn)"
         )
-    (eos,) = ends
+    (eos,), head = ends, model.get_output_embeddings()
+    if not 0 <= eos < head.out_features:
+        raise ValueError(
+            f"model: its eos_token_id is {eos}, and it has logits for {head.out_features} tokens, 0 to "
+            f"{head.out_features - 1}: no episode could end; set model.generation_config.eos_token_id"
+        )
+    if (bias := getattr(head, "bias", None)) is not None and bias[eos] < ABSENT / 2:
+        raise ValueError(f"model: its eos_token_id is {eos}, which its smaller vocabulary (limit_vocabulary) has not")
     pad = model.generation_config.pad_token_id
     pad = pad if pad is not None else model.config.pad_token_id
     return Sampling(eos, eos if pad is None else pad, max_new_tokens, temperature, min_new_tokens)

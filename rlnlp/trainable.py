@@ -7,6 +7,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 from rlnlp.models import Decoder, evaluating, head, hidden_states
 from rlnlp.types import Prompts, Rollout, Sampling
@@ -34,6 +35,17 @@ def check_policy(model: PreTrainedModel) -> None:
     with evaluating(model):
         _check_head(model)
         _check_decoding(model)
+
+
+def trained(model: PreTrainedModel) -> list[nn.Parameter]:
+    """The weights that training moves, tied ones once: all that the caller has not frozen. Raises ``ValueError`` where
+    that is none."""
+    if not (found := [weight for weight in model.parameters() if weight.requires_grad]):
+        raise ValueError(
+            f"{model_name(model)}: all of its weights are frozen (requires_grad is False), so nothing would be "
+            "trained; model.requires_grad_(True) thaws them"
+        )
+    return found
 
 
 def check_weights(model: PreTrainedModel) -> None:

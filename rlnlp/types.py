@@ -84,12 +84,9 @@ class Prompts:
                 raise ValueError(f"prompts.{name}: expected {B} entries, got {len(getattr(self, name))}")
         if self.mask.dtype != torch.bool:
             raise ValueError(f"prompts.mask: expected bool, got {self.mask.dtype}")
-        if B and not self.mask[:, -1].all():
-            row = int((~self.mask[:, -1]).nonzero()[0])
-            raise ValueError(f"prompts.mask: row {row} ({self.example_ids[row]}) is empty or not left padded")
-        if (holes := (self.mask[:, :-1] & ~self.mask[:, 1:]).any(1)).any():
-            row = int(holes.nonzero()[0])
-            raise ValueError(f"prompts.mask: row {row} ({self.example_ids[row]}) has padding between its tokens")
+        if (wrong := (self.mask[:, :-1] & ~self.mask[:, 1:]).any(1) | ~self.mask.any(1)).any():
+            row = f"row {int(wrong.nonzero()[0])} ({self.example_ids[int(wrong.nonzero()[0])]})"
+            raise ValueError(f"prompts.mask: {row} has padding between its tokens, is not left padded, or is empty")
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -115,8 +112,7 @@ class Sampling:
         if self.temperature <= 0:
             raise ValueError(f"sampling.temperature: expected > 0, got {self.temperature}")
         if not 0 <= self.min_new_tokens <= self.max_new_tokens or self.max_new_tokens < 1:
-            found = f"{self.min_new_tokens} and {self.max_new_tokens}"
-            raise ValueError(f"sampling: expected 0 <= min_new_tokens <= max_new_tokens >= 1, got {found}")
+            raise ValueError(f"sampling: expected 0 <= min_new_tokens <= max_new_tokens >= 1, got {self}")
 
 
 @dataclass(frozen=True)

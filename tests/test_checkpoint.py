@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from rlnlp import checkpoint
-from rlnlp.learners import dqn, nlpo, sac
+from rlnlp.learners import dqn, nlpo, ppo, sac, trpo
 from tests.tiny import gpt2, prompts
 from workbook.store import states
 
@@ -96,3 +96,81 @@ def test_a_state_of_another_seed_is_refused():
     tensors, numbers = checkpoint.pack(nlpo.init(gpt2(), config, 1))
     with pytest.raises(ValueError, match="expected one of seed 2, got one of seed 1"):
         checkpoint.unpack(nlpo.init(gpt2(), config, 2), tensors, numbers)
+
+
+def test_a_state_of_another_learner_is_refused():
+    tensors, numbers = checkpoint.pack(ppo.init(gpt2(), ppo.Config(), 1))
+    with pytest.raises(
+        ValueError,
+        match=r"checkpoint: expected one of rlnlp\.learners\.dqn\.State, of this version; got one without steps$",
+    ):
+        checkpoint.unpack(dqn.init(gpt2(), dqn.Config(), 1), tensors, numbers)
+
+
+def test_a_state_of_a_model_of_another_size_is_refused():
+    config = ppo.Config()
+    tensors, numbers = checkpoint.pack(ppo.init(gpt2(), config, 1))
+    state = ppo.init(gpt2(vocabulary=60), config, 1)
+    before = [weight.clone() for weight in state.policy.parameters()]
+    with pytest.raises(ValueError, match=r"wte\.weight: expected \[60, 32\] of .*, got \[50, 32\]"):
+        checkpoint.unpack(state, tensors, numbers)
+    assert all(map(torch.equal, before, state.policy.parameters()))
+
+
+def networks(state) -> list[nn.Parameter]:
+    return [*state.policy.parameters(), *state.value.parameters()]
+
+
+def layers_frozen(*layers: int):
+    policy = gpt2()
+    for layer in layers:
+        policy.transformer.h[layer].requires_grad_(False)
+    return policy
+
+
+@pytest.mark.parametrize("updates", [0, 1])
+@pytest.mark.parametrize("learner", [ppo, trpo])
+@pytest.mark.parametrize(("then", "now"), [((), (0,)), ((0,), ()), ((0,), (1,))])
+def test_moments_are_never_those_of_another_weight(then, now, learner, updates):
+    """Equal numbers of weights of equal shapes, where another layer is frozen."""
+    config = learner.Config(updates=updates, episodes_per_update=8, max_new_tokens=4)
+    state = learner.init(layers_frozen(*then), config, 1)
+    list(learner.train(state, prompts(), score, config))
+    tensors, numbers = checkpoint.pack(state)
+    other = learner.init(layers_frozen(*now), config, 1)
+    before = [weight.clone() for weight in other.policy.parameters()]
+    with pytest.raises(ValueError, match="policy: expected the weights to be frozen"):
+        checkpoint.unpack(other, tensors, numbers)
+    assert all(map(torch.equal, before, other.policy.parameters())) and not other.optimizer.state
+    checkpoint.unpack(same := learner.init(layers_frozen(*then), config, 1), tensors, numbers)
+    mine, its = ([s.optimizer.state.get(w, {}) for w in networks(s)] for s in (same, state))
+    assert all(torch.equal(a[k], b[k]) for a, b in zip(mine, its, strict=True) for k in b)
+    assert any(mine) == bool(updates)
+
+
+@dataclasses.dataclass
+class Own:
+    policy: nn.Module
+    rate: float
+    seen: torch.Tensor
+    optimizer: torch.optim.Optimizer
+
+
+def test_numbers_and_tensors_of_a_state_of_ones_own_are_kept(tmp_path):
+    def fresh(rate, seen):
+        policy, extra = nn.Linear(2, 2), nn.Parameter(torch.ones(3))  # a weight of no network, as SAC's own alpha
+        return Own(policy, rate, torch.tensor(seen), torch.optim.Adam([*policy.parameters(), extra]))
+
+    state, other, short = fresh(float("inf"), [1.0, 2.0]), fresh(0.5, [0.0, 0.0]), fresh(0.5, [0.0])
+    for weight in state.optimizer.param_groups[0]["params"]:
+        weight.grad = torch.full_like(weight, 0.5)
+    state.optimizer.step()
+    checkpoint.unpack(other, *through_a_file(tmp_path, state))
+    assert other.rate == float("inf") and other.seen.tolist() == [1.0, 2.0]
+    extra = other.optimizer.state[other.optimizer.param_groups[0]["params"][-1]]
+    assert extra["step"] == 1 and extra["exp_avg"].tolist() == pytest.approx([0.05] * 3)
+    with pytest.raises(ValueError, match=r"seen: expected \[1\] of .*Own, got \[2\]"):
+        checkpoint.unpack(short, *checkpoint.pack(state))
+    with pytest.raises(ValueError, match="expected one of .*Own, of this version; got one without policy.trained"):
+        checkpoint.unpack(other, checkpoint.pack(state)[0], {})
+    assert other.seen.tolist() == [1.0, 2.0] and short.seen.tolist() == [0.0]

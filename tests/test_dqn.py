@@ -490,6 +490,17 @@ def test_a_frozen_run_goes_on_with_a_trained_trunk(kind):
         dqn.init(policy, settings(head="linear"), seed=0)
 
 
+def test_what_the_caller_has_frozen_stays_frozen_but_for_the_head(kind):
+    policy, config = shallow(kind), settings(updates=2)
+    frozen = [p for p in policy.parameters() if p is not policy.get_output_embeddings().weight][:3]
+    for weight in frozen:
+        weight.requires_grad_(False)
+    before, state = [weight.clone() for weight in frozen], dqn.init(policy, config, seed=0)
+    list(dqn.train(state, prompts(16), toy, config))
+    assert all(map(torch.equal, frozen, before)) and not any(weight.requires_grad for weight in frozen)
+    assert all(weight.requires_grad for weight in policy.get_output_embeddings().parameters())
+
+
 @pytest.mark.parametrize("which", VARIANTS)
 def test_without_a_learning_rate_the_policy_stays_as_it_is(kind, which):
     config = settings(**{**VARIANTS[which], "learning_rate": 0.0, "updates": 2})

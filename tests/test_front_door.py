@@ -155,10 +155,8 @@ def test_a_model_that_ends_with_another_token_than_its_tokenizer_is_said():
         rlnlp.prompts_for(model, tokenizer, ["w1"])
 
 
-def test_an_end_that_the_model_has_no_logit_for_is_refused():
+def test_prompts_are_prompts_where_a_learner_will_refuse_the_end():
     model, tokenizer = MAKE["causal"](), tokenizer_of(50)
-    model.generation_config.eos_token_id = 50
-    with pytest.raises(ValueError, match="its eos_token_id is 50, and it has logits for 50 tokens, 0 to 49"):
-        rlnlp.prompts_for(model, tokenizer, ["w1"])
-    model.generation_config.eos_token_id = [1, 2]  # a learner says that it takes one
-    assert len(rlnlp.prompts_for(model, tokenizer, ["w1"])) == 1
+    for ends in ([1, 2], 50, None):
+        model.generation_config.eos_token_id = model.config.eos_token_id = ends
+        assert len(rlnlp.prompts_for(model, tokenizer, ["w1"])) == 1

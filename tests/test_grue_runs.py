@@ -192,13 +192,13 @@ def test_every_arm_runs_and_a_continuation_starts_from_the_supervised_weights_bi
     task, here, begun = made_up(causal), bench(work), {}
     learn, imitate = run.reinforce, warm_start.fine_tune
 
-    def noted(learner, model, *rest):
+    def noted(learner, model, *rest, **more):
         begun[learner.__name__, rest[-1]] = weights(model)
-        return learn(learner, model, *rest)
+        return learn(learner, model, *rest, **more)
 
-    def imitated(model, *rest):
+    def imitated(model, *rest, **more):
         begun["imitated", rest[-1]] = weights(model)
-        return imitate(model, *rest)
+        return imitate(model, *rest, **more)
 
     monkeypatch.setattr(run, "reinforce", noted)
     monkeypatch.setattr(warm_start, "fine_tune", imitated)
@@ -217,6 +217,15 @@ def test_every_arm_runs_and_a_continuation_starts_from_the_supervised_weights_bi
     assert (
         {e["objective/kl_coef"] for e in curves["ppo_kl_0"]} == {0.0} != {e["objective/kl_coef"] for e in curves["ppo"]}
     )
+
+
+@pytest.mark.parametrize("name", ["supervised", "ppo"])
+@pytest.mark.parametrize("progress", [False, True])
+def test_an_arm_shows_how_far_it_is_where_bars_are_wanted(finished, tmp_path, name, progress, capsys):
+    shutil.copytree(finished, tmp_path / "work")
+    here = dataclasses.replace(bench(tmp_path / "work"), progress=progress)
+    part(here, made_up(), arm(name), 1)
+    assert (f"made_up {name} seed 1: 100%" in capsys.readouterr().err) == progress
 
 
 # ------------------------------------------------------------------------------------------ runs
@@ -366,10 +375,10 @@ def test_all_seeds_become_tables_of_which_every_number_can_be_found_again(work, 
 def test_a_seed_that_fails_is_named_and_the_others_are_made(work, tmp_path, monkeypatch):
     here, learn = bench(work), run.reinforce
 
-    def fails(*args):
+    def fails(*args, **more):
         if args[5] == 0:
             raise TrainingError("made_up ppo seed 0, update 1: no")
-        return learn(*args)
+        return learn(*args, **more)
 
     monkeypatch.setattr(run, "reinforce", fails)
     with pytest.raises(TrainingError, match="1 of 2 seeds failed: made_up ppo seed 0, update 1: no"):

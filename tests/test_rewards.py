@@ -417,6 +417,12 @@ def test_separator_follows_the_tokenizer():
     assert not torch.equal(fn(["go"], ["ing on"]), fn([""], ["go ing on"]))
 
 
+@pytest.mark.parametrize("size", [0, -1])  # of -1 every score was 0
+def test_a_classifier_needs_batches(size):
+    with pytest.raises(RewardError, match=f"batch_size {size}: expected 1 or more"):
+        classifier_reward("no-such-folder", batch_size=size)
+
+
 def test_classifier_folder_and_its_errors(tmp_path):
     model, tokenizer = bert(), word_tokenizer()
     model.save_pretrained(tmp_path / "reward")

@@ -304,6 +304,8 @@ def test_once_makes_once_for_the_same_inputs(tmp_path):
     assert not list(first.parent.glob("state-*"))  # they are for a kill
     other = once(tmp_path, {"x": "2"}, make)
     assert other != first and (other / "a").read_text() == "2"
+    with locks.writer_lock(first.parent, wait_s=0):  # who only reads what is finished waits for nobody
+        assert once(tmp_path, {"x": "1"}, make, wait_s=0) == first
 
 
 def test_once_that_fails_keeps_the_states_and_publishes_nothing(tmp_path):

@@ -1,5 +1,7 @@
 """What is refused before training because it would go wrong silently, each with a model or a record that does."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from transformers import (
@@ -240,3 +242,54 @@ def test_a_constant_reward_that_the_values_know_teaches_nothing():
     state.value = lambda rollout: 1e4 + 1e-3 * torch.randn(int(rollout.mask.sum()), generator=noise)
     seen = ppo.collect(state, tiny.prompts(16), lambda rollout: (torch.full((16,), 1e4), {}), config)
     assert (seen.advantages == 0).all() and ((seen.returns - seen.values) * seen.rollout.mask).abs().max() > 1e-4
+
+
+LEARNERS = sorted(path.stem for path in Path(ppo.__file__).parent.glob("[!_]*.py") if path.stem != "common")
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_policy_whose_weights_are_all_frozen_is_refused(name):
+    module, policy = algorithms.module(name), tiny.gpt2().requires_grad_(False)
+    if name == "dqn":  # which trains its head whatever is frozen
+        state = module.init(policy, module.Config(), seed=0)
+        (group,), head = state.optimizer.param_groups, state.policy.get_output_embeddings().parameters()
+        assert {*map(id, group["params"])} == {*map(id, head)}
+        return
+    more = {"tokenizer": None} if module.ABOUT.imitates else {}
+    with pytest.raises(ValueError, match="all of its weights are frozen .*requires_grad_"):
+        module.init(policy, module.Config(), seed=0, **more)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_other_settings_than_those_of_init_are_refused_but_for_how_long(name):
+    module, starts = algorithms.module(name), tiny.prompts(4)
+    if module.ABOUT.imitates:
+        pytest.skip("needs a tokenizer; the check is the loop's")
+    small = {"updates": 1, "episodes_per_update": 4, "max_new_tokens": 4}
+    config = module.Config(**small, **({"group": 2} if "group" in module.Config.model_fields else {}))
+    state, score = module.init(tiny.gpt2(), config, 0), lambda rollout: (rollout.responses.eq(7).sum(1).float(), {})
+    changes = {"max_new_tokens": 3, "min_new_tokens": 2, "temperature": 2.0}
+    for setting in [setting for setting in changes if setting in module.Config.model_fields]:
+        other = config.replace(**{setting: changes[setting]})
+        with pytest.raises(ValueError, match=rf"config\.{setting}: expected .*, as init had it, got "):
+            next(module.train(state, starts, score, other))
+    assert state.update == 0
+    state.optimizer.param_groups[0]["lr"] /= 2  # a schedule of one's own
+    assert len(list(module.train(state, starts, score, config.replace(updates=2)))) == 2
+
+
+@pytest.mark.parametrize("end", [50, -1])
+def test_an_end_that_has_no_logit_is_refused(end):
+    policy = tiny.gpt2()
+    policy.generation_config.eos_token_id = end
+    with pytest.raises(ValueError, match=f"its eos_token_id is {end}, and it has logits for 50 tokens, 0 to 49"):
+        sampling_from(policy, 4)
+
+
+def test_an_end_that_was_taken_from_the_vocabulary_is_refused():
+    policy = tiny.gpt2()
+    limit_vocabulary(policy, list(range(20)))
+    assert sampling_from(policy, 4).eos_id < 20
+    policy.generation_config.eos_token_id = 30
+    with pytest.raises(ValueError, match="its eos_token_id is 30, which its smaller vocabulary"):
+        sampling_from(policy, 4)

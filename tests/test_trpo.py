@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from rlnlp import checkpoint, optim
 from rlnlp.learners import common, trpo
 from rlnlp.rollout import batch_of
+from rlnlp.trainable import trained
 from rlnlp.types import take
 from tests.test_learners import toy, weights
 from tests.tiny import MAKE, prompts
@@ -159,7 +160,7 @@ def parts_of(experience):
 
 def test_step_is_the_dense_natural_gradient_scaled_to_the_bound(drawn):
     state, seen, config = drawn
-    parameters = trpo.weights(state.policy)
+    parameters = trained(state.policy)
     rows = distributions(state.policy, seen.rollout)
     fisher = dense_fisher(rows, parameters)
     assert 200 < len(fisher) < 1000
@@ -186,7 +187,7 @@ def test_fisher_products_of_a_truncated_distribution(kind):
     config = settings(episodes_per_update=8, max_new_tokens=4, top_k=3)
     state = trpo.init(policy, config, seed=0)
     rollout = trpo.collect(state, prompts(8, length=4, vocabulary=6), toy, config).rollout
-    parameters = trpo.weights(policy)
+    parameters = trained(policy)
     allowed = rollout.allowed.unpack(rollout.mask)
     assert (allowed.sum(1) == 3).all()
     fisher = dense_fisher(distributions(policy, rollout).masked_fill(~allowed, -torch.inf).log_softmax(-1), parameters)

@@ -59,15 +59,23 @@ def finite(state) -> Iterator[None]:
         raise Diverged(f"update {state.update + 1}: {error}") from error
 
 
+def check_start(state, prompts: Prompts, config) -> None:
+    """Raise ``ValueError``, before the first update, where a prompt and a response do not fit the policy
+    (``check_context``), and for a length or temperature that ``init`` had otherwise: samples stay as it had them."""
+    check_context(state.policy, prompts, config.max_new_tokens)
+    for name, had in vars(state.sampling).items():
+        if (got := getattr(config, name, had)) != had:
+            raise ValueError(f"config.{name}: expected {had:g}, as init had it, got {got:g}: make a new state")
+
+
 def loop(
     state, prompts: Prompts, score: Score, config, collect: Callable, update: Callable, group: int = 1
 ) -> Iterator[Metrics]:
     """A learner's training from its own ``collect`` and ``update``: each update on its own batch of prompts.
 
-    group: responses that ``collect`` samples to each of them. Raises ``ValueError``, before the first, where a prompt
-    and a response do not fit the policy (``check_context``).
+    group: responses that ``collect`` samples to each of them. Raises as ``check_start``.
     """
-    check_context(state.policy, prompts, config.max_new_tokens)
+    check_start(state, prompts, config)
     while state.update < config.updates:
         batch = batch_of(prompts, config.episodes_per_update // group, state.seed, state.update)
         with finite(state):

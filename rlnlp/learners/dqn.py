@@ -26,7 +26,7 @@ from rlnlp.offpolicy.replay import Replay, Transitions
 from rlnlp.rollout import sample, sampling_from
 from rlnlp.samplers import named
 from rlnlp.settings import Horizon
-from rlnlp.trainable import check_policy
+from rlnlp.trainable import check_policy, trained
 from rlnlp.types import Experience, Prompts, Rollout, Sampling, generator
 
 # off-policy: what `learner` has under the same names means something else here
@@ -132,25 +132,27 @@ def init(policy, config: Config, seed: int) -> State:
 
     A policy that already has that head keeps its weights (a frozen run is continued with a trained trunk). The model's
     logits stay as they are where the trunk is trained, tied weights tied; under a frozen trunk they become a copy.
+    What the caller has frozen stays frozen, but for the head, and but for a policy that already has one, whose trunk an
+    earlier run may have frozen.
     Raises ``ValueError`` for a model we cannot view and for one with another Q head.
     """
     check_policy(policy)
     reference = models.frozen_copy(policy)
+    if config.trunk == "frozen" or q_heads.installed(policy):
+        policy.requires_grad_(config.trunk == "trained")
     if q_heads.installed(policy):
         q_heads.rescale(policy, config.head, config.scale)
     elif config.head != "logits" or config.trunk == "frozen":
         q_heads.install(policy, config.head, config.scale, generator(seed, "q_head"))
-    policy.requires_grad_(config.trunk == "trained")
     policy.get_output_embeddings().requires_grad_(True)
     ruled = {config.explore_rule, config.max_rule} != {"none"}
     sampling = sampling_from(policy, config.max_new_tokens, min_new_tokens=config.min_new_tokens)
-    trained = [p for p in policy.parameters() if p.requires_grad]
     return State(
         policy.eval(),
         reference,
         reference if ruled else None,
         models.frozen_copy(policy),
-        torch.optim.AdamW(trained, config.learning_rate, weight_decay=0.0, fused=True),
+        torch.optim.AdamW(trained(policy), config.learning_rate, weight_decay=0.0, fused=True),
         Replay(config.buffer, sampling, policy.device),
         KLCoefficient(config.kl_coef),
         sampling,

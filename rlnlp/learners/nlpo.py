@@ -18,7 +18,7 @@ from torch import nn
 
 from rlnlp import models
 from rlnlp.learners import ppo
-from rlnlp.learners.common import About, Metrics, Score, TrainingError, finite
+from rlnlp.learners.common import About, Metrics, Score, TrainingError, check_start, finite
 from rlnlp.learners.ppo import update
 from rlnlp.rollout import batch_of, sample, truncation
 from rlnlp.samplers import random_mass, top_p
@@ -109,7 +109,7 @@ def masked_loop(
     After the last update the mask model is therefore still the one the last rollouts used: evaluating "as trained"
     does not silently become sampling under a mask of the final policy.
     """
-    models.check_context(state.policy, prompts, config.max_new_tokens)
+    check_start(state, prompts, config)
     while state.update < config.updates:
         synced = due(state, config)
         if synced:

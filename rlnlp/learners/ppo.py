@@ -29,7 +29,7 @@ from rlnlp.models import (
 )
 from rlnlp.rollout import sample, sampling_from, trim, truncation
 from rlnlp.settings import Horizon
-from rlnlp.trainable import check_policy
+from rlnlp.trainable import check_policy, trained
 from rlnlp.types import Experience, Prompts, Rollout, Sampler, Sampling, generator, replaceable, take
 
 ABOUT = About("PPO", ("sampling", "learner"), searched_as="ppo", mean_over="tokens")
@@ -130,7 +130,7 @@ def init(policy, config: Config, seed: int) -> State:
     check_policy(policy)
     value = SharedValue(policy) if config.value == "shared" else ValueModel(policy)
     groups = [
-        {"params": [p for p in policy.parameters() if p.requires_grad], "lr": config.learning_rate},
+        {"params": trained(policy), "lr": config.learning_rate},
         {"params": list(value.parameters()), "lr": config.value_learning_rate or config.learning_rate},
     ]
     return State(

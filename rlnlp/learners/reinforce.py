@@ -25,7 +25,7 @@ from rlnlp.losses import KLCoefficient, leave_one_out, policy_gradient, rewards_
 from rlnlp.models import behavior_logits, chosen_logprobs, frozen_copy, head, hidden_states
 from rlnlp.rollout import sampling_from, trim, truncation
 from rlnlp.settings import Horizon
-from rlnlp.trainable import check_policy
+from rlnlp.trainable import check_policy, trained
 from rlnlp.types import Experience, Prompts, Rollout, Sampler, Sampling
 
 ABOUT = About("REINFORCE", ("sampling", "learner"), searched_as="reinforce", mean_over="episodes")
@@ -76,8 +76,7 @@ class State:
 def init(policy, config: Config, seed: int) -> State:
     """Reference = a frozen copy of ``policy`` as it is now. Raises ``ValueError`` for a model we cannot view."""
     check_policy(policy)
-    trained = [p for p in policy.parameters() if p.requires_grad]
-    optimizer = torch.optim.AdamW(trained, lr=config.learning_rate, eps=1e-5, weight_decay=0.0, fused=True)
+    optimizer = torch.optim.AdamW(trained(policy), lr=config.learning_rate, eps=1e-5, weight_decay=0.0, fused=True)
     sampling = sampling_from(policy, config.max_new_tokens, config.temperature, config.min_new_tokens)
     sampler, kl = truncation(config.top_k, config.top_p), KLCoefficient(config.kl_coef)
     return State(policy.eval(), frozen_copy(policy), optimizer, kl, sampling, sampler, seed)

@@ -28,7 +28,7 @@ from rlnlp.offpolicy import q_heads, td
 from rlnlp.offpolicy.replay import Replay, Transitions
 from rlnlp.rollout import sample, sampling_from
 from rlnlp.settings import Horizon
-from rlnlp.trainable import check_policy
+from rlnlp.trainable import check_policy, trained
 from rlnlp.types import Experience, Prompts, Rollout, Sampling, generator, take
 
 ABOUT = About("SAC", ("sampling",), fp32=True)  # off-policy, as dqn
@@ -107,7 +107,7 @@ def init(policy, config: Config, seed: int) -> State:
     check_policy(policy)
     critic = q_heads.critic(policy, config.head, config.scale, generator(seed, "q_head")).eval()
     groups = [
-        {"params": [p for p in policy.parameters() if p.requires_grad], "lr": config.learning_rate},
+        {"params": trained(policy), "lr": config.learning_rate},
         {"params": list(critic.parameters()), "lr": config.critic_learning_rate},
     ]
     sampling = sampling_from(policy, config.max_new_tokens, min_new_tokens=config.min_new_tokens)

@@ -14,7 +14,7 @@ from rlnlp.losses import cross_entropy
 from rlnlp.models import frozen_copy, head, hidden_states
 from rlnlp.rollout import from_references, sampling_from, trim
 from rlnlp.settings import ByHand
-from rlnlp.trainable import check_policy
+from rlnlp.trainable import check_policy, trained
 from rlnlp.types import Experience, Prompts, Sampling
 
 ABOUT = About("supervised", ("sampling", "supervised"), imitates=True, explores=False)
@@ -47,7 +47,7 @@ class State:
 def init(policy, config: Config, seed: int, tokenizer=None) -> State:
     """``tokenizer`` turns the prompts' references into tokens. ``data_fraction`` is for whoever makes the prompts."""
     check_policy(policy)
-    optimizer = torch.optim.AdamW(policy.parameters(), lr=config.learning_rate, weight_decay=0.0, fused=True)
+    optimizer = torch.optim.AdamW(trained(policy), lr=config.learning_rate, weight_decay=0.0, fused=True)
     return State(
         policy.eval(), frozen_copy(policy), optimizer, sampling_from(policy, config.max_new_tokens), tokenizer, seed
     )

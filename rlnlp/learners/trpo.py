@@ -19,7 +19,7 @@ from typing import Literal
 
 import torch
 from pydantic import Field, model_validator
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from rlnlp.learners.common import About, Diverged, Metrics, Score, TrainingError, describe, gradient_step, loop
@@ -29,7 +29,7 @@ from rlnlp.models import ValueModel, behavior_logits, frozen_copy, head, hidden_
 from rlnlp.optim import categorical_kl, fisher_product, flat, line_search, natural_step
 from rlnlp.rollout import sampling_from, trim, truncation
 from rlnlp.settings import Horizon
-from rlnlp.trainable import check_policy
+from rlnlp.trainable import check_policy, trained
 from rlnlp.types import Experience, Prompts, Rollout, generator, take
 
 ABOUT = About("TRPO", ("sampling", "learner"), fp32=True)
@@ -94,6 +94,7 @@ class Config(Horizon):
 def init(policy, config: Config, seed: int) -> State:
     """PPO's state, whose optimiser knows the value network alone. Raises ``ValueError`` for a model we cannot view."""
     check_policy(policy)
+    trained(policy)  # is there anything?
     value = ValueModel(policy)
     return State(
         policy.eval(),
@@ -105,11 +106,6 @@ def init(policy, config: Config, seed: int) -> State:
         truncation(config.top_k, config.top_p),
         seed,
     )
-
-
-def weights(policy) -> list[nn.Parameter]:
-    """What a step moves: the policy's trainable weights, tied ones once."""
-    return [p for p in policy.parameters() if p.requires_grad]
 
 
 def sampled_logprobs(policy, rollout: Rollout) -> Tensor:
@@ -125,7 +121,7 @@ def chosen(logprobs: Tensor, rollout: Rollout) -> Tensor:
 
 def surrogate_gradient(policy, parts: list[Part]) -> tuple[Tensor, float]:
     """(g [P], largest |ratio - 1|): the gradient of mean_t ratio_t A_t where the ratio is 1, the policy gradient."""
-    parameters, tokens = weights(policy), sum(len(advantages) for _, advantages in parts)
+    parameters, tokens = trained(policy), sum(len(advantages) for _, advantages in parts)
     total, error = None, 0.0
     for rollout, advantages in parts:
         logprobs = chosen(sampled_logprobs(policy, rollout), rollout)
@@ -154,7 +150,7 @@ def full_step(policy, rollout: Rollout, gradient: Tensor, config: Config) -> Ten
     """The natural step [P] to the bound, with the Fisher matrix of the first ``fisher_episodes`` episodes' states."""
     episodes = trim(take(rollout, torch.arange(min(config.fisher_episodes, len(rollout)))))
     with sdpa_kernel(SDPBackend.MATH):  # fused attention has no second derivative
-        product = fisher_product(sampled_logprobs(policy, episodes), weights(policy))
+        product = fisher_product(sampled_logprobs(policy, episodes), trained(policy))
         return natural_step(product, gradient, config.kl_bound, config.damping, config.cg_steps)
 
 
@@ -165,7 +161,7 @@ def move(state: State, parts: list[Part], step: Tensor, config: Config) -> tuple
     """
     if not step.any():
         return 0.0, 0.0, 0.0
-    old, parameters = frozen_copy(state.policy), weights(state.policy)
+    old, parameters = frozen_copy(state.policy), trained(state.policy)
     found = 0.0, 0.0
 
     @torch.no_grad()

@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from tqdm.auto import tqdm
 
 from rlnlp import checkpoint, pretrained
 from rlnlp.learners.common import Score, TrainingError
@@ -180,7 +181,7 @@ def _make_part(bench: Bench, task: Task, chosen: Arm, seed: int, fresh: Path, ho
     prompts = {name: to(encode(some, tokenizer, ours.prompt_tokens(task)), ours.device) for name, some in rows.items()}
     scoring = ready(task, ours.reward(task), rows["train"])
     paid = ready(task, chosen.reward, rows["train"]).reward if chosen.reward else scoring.reward
-    policy, curve = _trained(ours, task, chosen, seed, (model, tokenizer), prompts, paid, home)
+    policy, curve = _trained(bench, task, chosen, seed, (model, tokenizer), prompts, paid, home)
     found = evaluate(
         policy,
         tokenizer,
@@ -204,7 +205,7 @@ def _make_part(bench: Bench, task: Task, chosen: Arm, seed: int, fresh: Path, ho
 
 
 def _trained(
-    ours: Grue,
+    bench: Bench,
     task: Task,
     chosen: Arm,
     seed: int,
@@ -214,27 +215,26 @@ def _trained(
     home: Path,
 ) -> tuple[Any, list[dict]]:
     """(policy, curve) of an arm, from the model and tokenizer that it starts with."""
-    model, tokenizer = start
+    ours, (model, tokenizer), label = bench.settings, start, f"{task.name} {chosen.name} seed {seed}"
     horizon = ours.horizon(task)
     if chosen.imitates:
         steps = ours.steps_of_learning(task) if chosen.start else None
         some = first(prompts["train"], ours.rows_of(task.name).supervised)
-        return warm_start.fine_tune(
-            model, tokenizer, some, prompts["validation"], ours.supervised_of(task.name), horizon, seed, home, steps
-        )
+        given = (some, prompts["validation"], ours.supervised_of(task.name), horizon, seed, home, steps)
+        return warm_start.fine_tune(model, tokenizer, *given, progress=label if bench.progress else "")
     if not chosen.learner:
         return model, []
     config = ours.learner_of(chosen, task.name, horizon)
-    score, label = chosen.pay(scorer(reward, tokenizer), seed), f"{task.name} {chosen.name} seed {seed}"
-    return reinforce(algorithms.module(chosen.learner), model, prompts["train"], score, config, seed, home, label)
+    given = (prompts["train"], chosen.pay(scorer(reward, tokenizer), seed), config, seed, home, label)
+    return reinforce(algorithms.module(chosen.learner), model, *given, bar=bench.progress)
 
 
 def reinforce(
-    learner: ModuleType, model, prompts: Prompts, score: Score, config: Settings, seed: int, home: Path, label: str
+    learner: ModuleType, model, prompts, score: Score, config: Settings, seed: int, home: Path, label: str, bar=False
 ) -> tuple[Any, list[dict]]:
     """(policy, metrics of each update) of a learner of the core, continued from the state in ``home`` if one is there.
 
-    Raises ``TrainingError`` naming the run and the update.
+    bar: whether one is shown. Raises ``TrainingError`` naming the run, ``label``, and the update.
     """
     state, curve = learner.init(model, config, seed), []
     pace = states.Pace(checkpoint.size(state))
@@ -242,7 +242,9 @@ def reinforce(
         checkpoint.unpack(state, saved[0], saved[1]["numbers"])
         curve = saved[1]["curve"]
     try:
-        for metrics in learner.train(state, prompts, score, config):
+        updates = learner.train(state, prompts, score, config)
+        shown = {"desc": label, "unit": "update", "disable": not bar}
+        for metrics in tqdm(updates, total=config.updates, initial=state.update, **shown):
             curve.append(metrics)
             if pace.due():
                 with pace.saving():

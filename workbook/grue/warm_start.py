@@ -17,6 +17,7 @@ from typing import Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from tqdm.auto import tqdm
 
 from rlnlp.checkpoint import pack, unpack
 from rlnlp.losses import cross_entropy
@@ -106,14 +107,15 @@ def fine_tune(
     states: str | Path | None = None,
     steps: int | None = None,
     save_every_s: float = SAVE_EVERY_S,
+    progress: str = "",
 ):
     """(the best weights by validation loss, in evaluation mode; the curve).
 
     The model as given counts as a candidate: what imitation only spoils is returned as it was. Batches depend on seed
     and step alone. steps: instead of ``config.epochs``. states: folder from whose state a kill continues, digit for
-    digit on one CPU thread. Curve: step, train (mean nats per token since the entry before; the first entry has none)
-    and validation loss, per epoch. Raises ``TrainingError`` naming the step whose loss is not finite; ``ValueError``
-    for an example without references.
+    digit on one CPU thread. progress: what its bar says, empty = none is shown. Curve: step, train (mean nats per token
+    since the entry before; the first entry has none) and validation loss, per epoch. Raises ``TrainingError`` naming
+    the step whose loss is not finite; ``ValueError`` for an example without references.
     """
     every, sampling = pairs(train), sampling_from(model, max_new_tokens)
     planned, look = steps_of(config, train)
@@ -127,7 +129,8 @@ def fine_tune(
         known["best"] = held_out(model, tokenizer, validation, max_new_tokens)
         known["curve"].append({"step": 0, "validation": known["best"]})
     saved_at = time.monotonic()
-    while state.step < steps:
+    bar = {"desc": progress, "unit": "step", "disable": not progress}
+    for _ in tqdm(range(state.step, steps), total=steps, initial=state.step, **bar):
         batch = from_references(batch_of(every, config.batch_size, seed, state.step), tokenizer, sampling)
         known["summed"] += _step(state, batch, config, rate(config, state.step, steps), seed)
         state.step, known["since"] = state.step + 1, known["since"] + 1

@@ -18,6 +18,8 @@ def once(parent: str | Path, inputs: Mapping[str, str], make: Callable[[Path, Pa
     """
     home = keyed_folder(parent, inputs)
     finished = home / "finished"
+    if finished.is_dir():  # it appears whole: who only reads it waits for nobody
+        return finished
     with writer_lock(home, wait_s):
         if not finished.is_dir():
             with whole(finished) as fresh:
