@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import zlib
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -12,65 +13,67 @@ from torch import Tensor, nn
 from rlnlp.losses import KLCoefficient
 
 
-def _weights(module: nn.Module) -> dict[str, Tensor]:
-    return {**dict(module.named_parameters()), **dict(module.named_buffers())}  # tied weights once
+def _fields(state: Any) -> dict[str, Any]:
+    """Field -> what a checkpoint may hold of it: not the frozen ``reference``, also under a second name, because
+    ``init`` makes it again from the same base model."""
+    parts = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
+    reference = parts.pop("reference", parts)
+    return {name: part for name, part in parts.items() if part is not reference}
 
 
 def _networks(state: Any) -> dict[str, nn.Module]:
-    """Field -> network that a checkpoint holds: not the frozen ``reference``, also under a second name, because
-    ``init`` makes it again from the same base model."""
-    parts = {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
-    reference = parts.pop("reference", None)
-    return {name: part for name, part in parts.items() if isinstance(part, nn.Module) and part is not reference}
+    return {name: part for name, part in _fields(state).items() if isinstance(part, nn.Module)}
 
 
-def _trained(state: Any, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The weights that an optimiser moves, by name, in its own order; by their place where no network has them."""
-    known = {id(w): f"{part}.{name}" for part, net in _networks(state).items() for name, w in net.named_parameters()}
-    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
-    return {known.get(id(weight), str(place)): weight for place, weight in enumerate(weights)}
+def _stores(state: Any) -> dict[str, Any]:
+    """Parts that hold as much as they have seen: a replay."""
+    return {k: v for k, v in _fields(state).items() if hasattr(v, "load_tensors") and not isinstance(v, nn.Module)}
 
 
-def _tensors(state: Any) -> dict[str, Tensor]:
-    """Tensors of a state whose names and shapes are those of any state that ``init`` makes with the same arguments."""
-    found = {f"{part}.{k}": v for part, network in _networks(state).items() for k, v in _weights(network).items()}
-    for f in dataclasses.fields(state):
-        if isinstance(value := getattr(state, f.name), Tensor | float):
-            found[f.name] = torch.as_tensor(value, dtype=None if isinstance(value, Tensor) else torch.float64)
+def _weights(state: Any) -> dict[str, Tensor]:
+    """Tensors whose names and shapes are those of any state that ``init`` makes with the same arguments."""
+    found = {name: value for name, value in _fields(state).items() if isinstance(value, Tensor)}
+    for part, network in _networks(state).items():  # tied weights once
+        found |= {f"{part}.{k}": v for k, v in (*network.named_parameters(), *network.named_buffers())}
     return found
 
 
-def _numbers(state: Any) -> dict[str, float]:
-    """Counters, the KL controller's beta, and of each network which weights are frozen: a checksum of the others'
-    names."""
-    found = {}
+def _layouts(state: Any) -> dict[str, int]:
+    """Field -> a checksum of which weights of a network are frozen, and of what an optimiser moves, in its order."""
+    known, lines = {id(weight): name for name, weight in _weights(state).items()}, {}
     for part, network in _networks(state).items():
-        names = [name for name, weight in network.named_parameters() if weight.requires_grad]
-        found[f"{part}.trained"] = zlib.crc32("\n".join(names).encode())
-    for f in dataclasses.fields(state):
-        value = getattr(state, f.name)
+        lines[part] = [name for name, weight in network.named_parameters() if weight.requires_grad]
+    for part, value in _fields(state).items():
+        if isinstance(value, torch.optim.Optimizer):
+            moved = [weight for group in value.param_groups for weight in group["params"]]
+            lines[part] = [type(value).__name__, *(known.get(id(w), str([*w.shape])) for w in moved)]
+    return {f"{part}.trained": zlib.crc32("\n".join(names).encode()) for part, names in lines.items()}
+
+
+def _numbers(state: Any) -> dict[str, float | str | None]:
+    found: dict[str, float | str | None] = {**_layouts(state)}
+    for name, value in _fields(state).items():
         if isinstance(value, KLCoefficient):
-            found[f"{f.name}.coef"] = value.coef
-        elif isinstance(value, int):
-            found[f.name] = value
+            found[f"{name}.coef"] = value.coef
+        elif value is None or isinstance(value, Integral):
+            found[name] = None if value is None else int(value)
+        elif isinstance(value, Real):
+            found[name] = float(value).hex()  # JSON has no infinity
     return found
 
 
-def pack(state: Any) -> tuple[dict[str, Tensor], dict[str, float]]:
+def pack(state: Any) -> tuple[dict[str, Tensor], dict[str, float | str | None]]:
     """(tensors, numbers) of a state dataclass: networks, optimiser, replay, KL controller, tensors and numbers.
 
-    Of an optimiser the moments, by the names of their weights. Settings, and what else ``init`` makes again, are left
-    out.
+    Of an optimiser the moments, not the settings. What else ``init`` makes again is left out.
     """
-    tensors = {name: v.detach().clone().contiguous() for name, v in _tensors(state).items()}
-    for f in dataclasses.fields(state):
-        value = getattr(state, f.name)
+    tensors = {name: v.detach().clone().contiguous() for name, v in _weights(state).items()}
+    for part, value in _fields(state).items():
         if isinstance(value, torch.optim.Optimizer):
-            for name, weight in _trained(state, value).items():
-                slots = value.state.get(weight, {})
-                tensors.update({f"{f.name}.{name}.{k}": torch.as_tensor(v).clone() for k, v in slots.items()})
-        elif not isinstance(value, nn.Module) and hasattr(value, "tensors"):
-            tensors.update({f"{f.name}.{k}": v.detach().clone().contiguous() for k, v in value.tensors().items()})
+            for place, slots in value.state_dict()["state"].items():
+                tensors |= {f"{part}.{place}.{k}": torch.as_tensor(v).clone() for k, v in slots.items()}
+    for part, value in _stores(state).items():
+        tensors |= {f"{part}.{k}": v.detach().clone().contiguous() for k, v in value.tensors().items()}
     return tensors, _numbers(state)
 
 
@@ -79,7 +82,7 @@ def size(state: Any) -> int:
     return 6 * sum(weight.numel() * weight.element_size() for weight in state.policy.parameters())
 
 
-def _check(state: Any, tensors: dict[str, Tensor], numbers: dict[str, float]) -> None:
+def _check(state: Any, tensors: dict[str, Tensor], numbers: dict[str, float | str | None]) -> None:
     """Raise ``ValueError``, before anything of the state changes, where it has other parts than what was packed, or
     trains other weights of them: moments would become those of another weight."""
     if (seed := numbers.get("seed")) != getattr(state, "seed", seed):
@@ -88,53 +91,46 @@ def _check(state: Any, tensors: dict[str, Tensor], numbers: dict[str, float]) ->
     if other := sorted(own.keys() ^ numbers.keys()):
         has = "without" if other[0] in own else "with"
         raise ValueError(f"checkpoint: expected one of {kind}, of this version; got one {has} {other[0]}")
-    mine, parts = _tensors(state), {f.name: getattr(state, f.name) for f in dataclasses.fields(state)}
-    still = {
-        name: v for name, v in tensors.items() if name in mine or isinstance(parts.get(name.split(".")[0]), nn.Module)
-    }
-    for name in sorted(mine.keys() | still.keys()):
-        has, got = ([*side[name].shape] if name in side else "no such tensor" for side in (mine, still))
+    optimizers = {part for part, value in _fields(state).items() if isinstance(value, torch.optim.Optimizer)}
+    mine: dict[str, Any] = {name: [*weight.shape] for name, weight in _weights(state).items()}
+    mine |= {f"{part}.{k}": "a tensor" for part, value in _stores(state).items() for k in value.tensors()}
+    for name in sorted(mine.keys() | {name for name in tensors if name.partition(".")[0] not in optimizers}):
+        has = mine.get(name, "no such tensor")
+        got = "no such tensor" if name not in tensors else has if has == "a tensor" else [*tensors[name].shape]
         if has != got:
             raise ValueError(f"checkpoint: {name}: expected {has} of {kind}, got {got}")
-    if other := [name for name in own if name.endswith(".trained") and own[name] != numbers[name]]:
-        part = other[0].removesuffix(".trained")
-        raise ValueError(
-            f"checkpoint: {part}: expected the weights to be frozen (requires_grad) that were when it was saved"
-        )
-    for field, optimizer in parts.items():
-        if isinstance(optimizer, torch.optim.Optimizer):
-            trained = _trained(state, optimizer)
-            for name in [name for name in tensors if name.startswith(f"{field}.")]:
-                weight, tensor = trained.get(name.removeprefix(f"{field}.").rpartition(".")[0]), tensors[name]
-                if weight is None or tensor.dim() and tensor.shape != weight.shape:
-                    raise ValueError(f"checkpoint: {name} {[*tensor.shape]}: the {field} of {kind} has no such weight")
+    for name, layout in _layouts(state).items():
+        if layout != numbers[name]:
+            part = name.removesuffix(".trained")
+            what = "optimiser, of the weights" if part in optimizers else "weights to be frozen (requires_grad)"
+            raise ValueError(f"checkpoint: {part}: expected the {what} that it was saved with")
 
 
 @torch.no_grad()
-def unpack(state: Any, tensors: dict[str, Tensor], numbers: dict[str, float]) -> None:
+def unpack(state: Any, tensors: dict[str, Tensor], numbers: dict[str, float | str | None]) -> None:
     """Put what ``pack`` returned into a state freshly made by ``init`` with the same arguments.
 
     Raises ``ValueError``, with the state as it was, for one of another seed, with other parts (another learner's, as
-    far as its parts differ), and for a model with other weights or with others of them frozen.
+    far as its parts differ), for a model with other weights or with others of them frozen, and for a replay too small.
     """
     _check(state, tensors, numbers)
-    for name, weight in _tensors(state).items():
+
+    def of(part: str) -> dict[str, Tensor]:
+        return {name.removeprefix(f"{part}."): v for name, v in tensors.items() if name.startswith(f"{part}.")}
+
+    for part, value in _stores(state).items():
+        value.load_tensors(of(part))
+    for name, weight in _weights(state).items():
         weight.copy_(tensors[name])
-    for f in dataclasses.fields(state):
-        value = getattr(state, f.name)
-        mine = {k.removeprefix(f.name + "."): v for k, v in tensors.items() if k.startswith(f.name + ".")}
+    for part, value in _fields(state).items():
         if isinstance(value, torch.optim.Optimizer):
-            places = {name: place for place, name in enumerate(_trained(state, value))}
             slots: dict[int, dict[str, Tensor]] = {}
-            for key, tensor in mine.items():
-                weight, _, name = key.rpartition(".")
-                slots.setdefault(places[weight], {})[name] = tensor.clone()
+            for key, tensor in of(part).items():
+                place, _, name = key.partition(".")
+                slots.setdefault(int(place), {})[name] = tensor.clone()
             value.load_state_dict({"state": slots, "param_groups": value.state_dict()["param_groups"]})
-        elif isinstance(value, float):
-            setattr(state, f.name, float(tensors[f.name]))
-        elif not isinstance(value, nn.Module | Tensor) and hasattr(value, "tensors"):
-            value.load_tensors(mine)
         elif isinstance(value, KLCoefficient):
-            value.coef = float(numbers[f"{f.name}.coef"])
-        elif isinstance(value, int):
-            setattr(state, f.name, numbers[f.name])
+            value.coef = numbers[f"{part}.coef"]
+        elif part in numbers:
+            number = numbers[part]
+            setattr(state, part, float.fromhex(number) if isinstance(number, str) else number)

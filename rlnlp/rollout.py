@@ -34,10 +34,11 @@ def sampling_from(
             "it by model.generation_config.eos_token_id = ... (of a chat model, what ends a turn)"
         )
     (eos,), head = ends, model.get_output_embeddings()
-    if not 0 <= eos < head.out_features:
+    size = getattr(head, "out_features", eos + 1)  # a head of one's own need not say it
+    if not 0 <= eos < size:
         raise ValueError(
-            f"model: its eos_token_id is {eos}, and it has logits for {head.out_features} tokens, 0 to "
-            f"{head.out_features - 1}: no episode could end; set model.generation_config.eos_token_id"
+            f"model: its eos_token_id is {eos}, and it has logits for {size} tokens, 0 to {size - 1}: no episode could "
+            "end; set model.generation_config.eos_token_id"
         )
     if (bias := getattr(head, "bias", None)) is not None and bias[eos] < ABSENT / 2:
         raise ValueError(f"model: its eos_token_id is {eos}, which its smaller vocabulary (limit_vocabulary) has not")

@@ -102,7 +102,7 @@ def test_a_state_of_another_learner_is_refused():
     tensors, numbers = checkpoint.pack(ppo.init(gpt2(), ppo.Config(), 1))
     with pytest.raises(
         ValueError,
-        match=r"checkpoint: expected one of rlnlp\.learners\.dqn\.State, of this version; got one without steps$",
+        match=r"checkpoint: expected one of rlnlp\.learners\.dqn\.State, of this version; got one without mask_model$",
     ):
         checkpoint.unpack(dqn.init(gpt2(), dqn.Config(), 1), tensors, numbers)
 
@@ -171,6 +171,6 @@ def test_numbers_and_tensors_of_a_state_of_ones_own_are_kept(tmp_path):
     assert extra["step"] == 1 and extra["exp_avg"].tolist() == pytest.approx([0.05] * 3)
     with pytest.raises(ValueError, match=r"seen: expected \[1\] of .*Own, got \[2\]"):
         checkpoint.unpack(short, *checkpoint.pack(state))
-    with pytest.raises(ValueError, match="expected one of .*Own, of this version; got one without policy.trained"):
+    with pytest.raises(ValueError, match="expected one of .*Own, of this version; got one without optimizer.trained"):
         checkpoint.unpack(other, checkpoint.pack(state)[0], {})
     assert other.seen.tolist() == [1.0, 2.0] and short.seen.tolist() == [0.0]

@@ -63,7 +63,7 @@ def check_start(state, prompts: Prompts, config) -> None:
     """Raise ``ValueError``, before the first update, where a prompt and a response do not fit the policy
     (``check_context``), and for a length or temperature that ``init`` had otherwise: samples stay as it had them."""
     check_context(state.policy, prompts, config.max_new_tokens)
-    for name, had in vars(state.sampling).items():
+    for name, had in vars(state.sampling).items() if hasattr(state, "sampling") else ():
         if (got := getattr(config, name, had)) != had:
             raise ValueError(f"config.{name}: expected {had:g}, as init had it, got {got:g}: make a new state")
 

@@ -137,16 +137,16 @@ def init(policy, config: Config, seed: int) -> State:
     Raises ``ValueError`` for a model we cannot view and for one with another Q head.
     """
     check_policy(policy)
+    sampling = sampling_from(policy, config.max_new_tokens, min_new_tokens=config.min_new_tokens)
     reference = models.frozen_copy(policy)
-    if config.trunk == "frozen" or q_heads.installed(policy):
-        policy.requires_grad_(config.trunk == "trained")
-    if q_heads.installed(policy):
+    if headed := q_heads.installed(policy):
         q_heads.rescale(policy, config.head, config.scale)
     elif config.head != "logits" or config.trunk == "frozen":
         q_heads.install(policy, config.head, config.scale, generator(seed, "q_head"))
+    if headed or config.trunk == "frozen":
+        policy.requires_grad_(config.trunk == "trained")
     policy.get_output_embeddings().requires_grad_(True)
     ruled = {config.explore_rule, config.max_rule} != {"none"}
-    sampling = sampling_from(policy, config.max_new_tokens, min_new_tokens=config.min_new_tokens)
     return State(
         policy.eval(),
         reference,
