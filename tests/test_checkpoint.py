@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -174,3 +175,75 @@ def test_numbers_and_tensors_of_a_state_of_ones_own_are_kept(tmp_path):
     with pytest.raises(ValueError, match="expected one of .*Own, of this version; got one without optimizer.trained"):
         checkpoint.unpack(other, checkpoint.pack(state)[0], {})
     assert other.seen.tolist() == [1.0, 2.0] and short.seen.tolist() == [0.0]
+
+
+@dataclasses.dataclass
+class Counted:
+    policy: nn.Module
+    optimizer: torch.optim.Optimizer
+    best: float | None = None
+    count: object = 0
+    seen: torch.Tensor | None = None
+    chosen: bool = False
+
+
+def counted(optimizer=torch.optim.Adam, **more) -> Counted:
+    torch.manual_seed(0)
+    policy = nn.Linear(3, 2)
+    return Counted(policy, optimizer(policy.parameters(), lr=0.1), **more)
+
+
+def step(state: Counted) -> list[torch.Tensor]:
+    state.policy(torch.ones(1, 3)).square().sum().backward()
+    state.optimizer.step()
+    state.optimizer.zero_grad()
+    return [weight.detach().clone() for weight in state.policy.parameters()]
+
+
+@pytest.mark.parametrize(
+    "optimizer",
+    [torch.optim.Adam, torch.optim.SGD, torch.optim.Adafactor, torch.optim.RMSprop],
+    ids=lambda o: o.__name__,
+)
+def test_an_optimiser_goes_on_whatever_the_shapes_of_its_moments(tmp_path, optimizer):
+    """Adafactor keeps a row's and a column's."""
+    state, other = counted(optimizer), counted(optimizer)
+    step(state)
+    checkpoint.unpack(other, *through_a_file(tmp_path, state))
+    assert all(map(torch.equal, step(state), step(other)))
+
+
+def test_moments_of_another_optimiser_are_refused():
+    state, other = counted(torch.optim.SGD), counted()
+    step(state)
+    with pytest.raises(ValueError, match="optimizer: expected the optimiser, of the weights that it was saved with"):
+        checkpoint.unpack(other, *checkpoint.pack(state))
+
+
+def test_a_number_may_change_its_kind(tmp_path):
+    state, other = counted(best=1.5, count=np.float32(0.25), chosen=True), counted()
+    checkpoint.unpack(other, *through_a_file(tmp_path, state))
+    assert (other.best, other.count, other.chosen) == (1.5, 0.25, True)
+    checkpoint.unpack(other, *through_a_file(tmp_path, counted(count=np.int64(2**53 + 1))))
+    assert (other.best, other.count, other.chosen) == (None, 2**53 + 1, False)
+
+
+def test_a_tensor_that_a_fresh_state_has_no_place_for_is_not_dropped():
+    with pytest.raises(ValueError, match="Counted, of this version; got one without seen"):
+        checkpoint.unpack(counted(), *checkpoint.pack(counted(seen=torch.ones(2))))
+
+
+def test_a_replay_that_does_not_fit_is_refused_before_anything_changes():
+    config = dqn.Config(**SMALL, warm_up=1, batch_size=8)
+    state = dqn.init(gpt2(), config, 1)
+    list(dqn.train(state, prompts(), score, config))
+    assert len(state.replay) > (few := 8 * 5)
+    other = dqn.init(gpt2(), config.replace(buffer=few), 1)
+    before = [weight.clone() for weight in other.policy.parameters()]
+    with pytest.raises(ValueError, match=rf"replay: \d+ saved tokens do not fit into {few}"):
+        checkpoint.unpack(other, *checkpoint.pack(state))
+    tensors, numbers = checkpoint.pack(state)
+    del tensors["replay.lengths"]
+    with pytest.raises(ValueError, match=r"replay\.lengths: expected a tensor of .*, got no such tensor"):
+        checkpoint.unpack(other, tensors, numbers)
+    assert all(map(torch.equal, before, other.policy.parameters())) and not len(other.replay) and other.update == 0

@@ -501,6 +501,20 @@ def test_what_the_caller_has_frozen_stays_frozen_but_for_the_head(kind):
     assert all(weight.requires_grad for weight in policy.get_output_embeddings().parameters())
 
 
+def test_a_policy_that_is_refused_stays_as_it_was(kind):
+    policy = shallow(kind)
+    head, end = policy.get_output_embeddings(), policy.generation_config.eos_token_id
+    policy.generation_config.eos_token_id = 10**6
+    with pytest.raises(ValueError, match="its eos_token_id is 1000000"):
+        dqn.init(policy, settings(), seed=0)
+    assert policy.get_output_embeddings() is head and not q_heads.installed(policy)
+    policy.generation_config.eos_token_id = end
+    dqn.init(policy, settings(trunk="frozen"), seed=0)
+    with pytest.raises(ValueError, match="expected the kind"):
+        dqn.init(policy, settings(head="linear"), seed=0)
+    assert not policy.get_input_embeddings().weight.requires_grad
+
+
 @pytest.mark.parametrize("which", VARIANTS)
 def test_without_a_learning_rate_the_policy_stays_as_it_is(kind, which):
     config = settings(**{**VARIANTS[which], "learning_rate": 0.0, "updates": 2})

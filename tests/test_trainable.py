@@ -293,3 +293,9 @@ def test_an_end_that_was_taken_from_the_vocabulary_is_refused():
     policy.generation_config.eos_token_id = 30
     with pytest.raises(ValueError, match="its eos_token_id is 30, which its smaller vocabulary"):
         sampling_from(policy, 4)
+
+
+def test_a_head_that_does_not_say_its_size_is_not_asked_for_it():
+    policy = tiny.gpt2()
+    policy.get_output_embeddings = lambda: torch.nn.Identity()
+    assert sampling_from(policy, 4).eos_id == policy.generation_config.eos_token_id
