@@ -22,7 +22,7 @@ from workbook.stages.outside import Found, config_of, planned
 from workbook.texts import language
 
 # Floats a GPT-2 keeps for the backward pass per token, layer and unit of width: with its gelu in one kernel, and with
-# the published models' gelu_new in several (measured, see tests/test_plan.py). No attention matrix is stored.
+# the published models' gelu_new in several (measured, see tests/test_costs.py). No attention matrix is stored.
 KEPT, KEPT_GELU_NEW = 16, 28
 
 
