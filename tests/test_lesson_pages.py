@@ -312,6 +312,11 @@ def test_the_list_of_lessons_is_one_table_with_pages_times_and_slides():
     assert rows == [str(n) for n in range(1, 14)] and "`notebooks/`" not in text
 
 
+def test_a_report_that_a_lesson_names_is_a_link():
+    named = [text for text in lessons.pages(ROOT).values() if "`reports/" in text]
+    assert len(named) > 7 and not [m for text in named for m in re.findall(r"(?<!\[)`reports/[\w/]+\.md`", text)]
+
+
 # make lessons ----------------------------------------------------------------------------------------------------
 
 
