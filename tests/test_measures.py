@@ -53,7 +53,7 @@ def test_labels_say_what_is_drawn():
     assert label("score") == "score (reward model)"
     assert label("kl_deployed") != label("kl_deployed", panel=True)
     assert label("judge", panel=True) == label("judge")
-    assert label("gain:score") == "gain in score over zero-shot"
+    assert label("gain:score") == "gain in score over untrained"
     assert label("gain:msttr") == "gain:msttr" and label("my_metric") == "my_metric"
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from workbook.figures.parts import alt_text, caption, counted, listed, lost_note, nothing, short, styled, told
-from workbook.figures.style import COLORS
+from workbook.figures.style import COLORS, LIGHT
 from workbook.results.results import Results
 from workbook.results.tables import minus
 from workbook.statistics import paired
@@ -21,7 +21,8 @@ def heat(results: Results, grids: Mapping[str, Mapping[tuple[str, str], np.ndarr
     """A panel per metric: rows are samplers in training, columns decodings; each cell has its mean and interval.
 
     grids: metric -> (row, column) -> seeds. Framed cells: decoded as trained. Brighter is higher, from the lowest to
-    the highest cell of its panel; the numbers say by how much.
+    the highest of the columns that some row was trained with (greedy decoding would take the whole scale); the numbers
+    say by how much.
     """
     grids = {m: g for m, g in grids.items() if g}
     if not grids:
@@ -38,9 +39,12 @@ def heat(results: Results, grids: Mapping[str, Mapping[tuple[str, str], np.ndarr
                 bars = minus(f"\n[{cell.low:.3f}, {cell.high:.3f}]") if n >= 3 else ""
                 means.loc[row, column], texts.loc[row, column] = cell.estimate, minus(f"{cell.estimate:.3f}") + bars
                 said.append(told(f"{row} in training, {column} in use:", metric, cell.estimate))
-            sns.heatmap(
-                means, annot=texts.fillna(""), fmt="", cmap="cividis", cbar=False, annot_kws={"fontsize": 9}, ax=axis
-            )
+            own = means[[c for c in columns if c in rows] or columns]
+            scale = {"vmin": own.min(axis=None), "vmax": own.max(axis=None), "cmap": "cividis", "cbar": False}
+            sns.heatmap(means, annot=texts.fillna(""), fmt="", annot_kws={"fontsize": 9}, ax=axis, **scale)
+            bright = scale["vmin"] + LIGHT * (scale["vmax"] - scale["vmin"])
+            for text, mean in zip(axis.texts, means.stack().dropna()):
+                text.set_color("black" if mean > bright else "white")
             for i, row in enumerate(rows):
                 if row in columns:
                     frame = (columns.index(row) + 0.02, i + 0.03)
@@ -50,6 +54,7 @@ def heat(results: Results, grids: Mapping[str, Mapping[tuple[str, str], np.ndarr
         bars = " and its 95 % interval" if n >= 3 else ""
         caption(
             figure,
-            f"Mean of {counted(n)}{bars}. Framed: decoded as trained. Brighter: higher. {note}{lost_note(results)}",
+            f"Mean of {counted(n)}{bars}. Framed: decoded as trained. Brighter: higher, on the scale of the columns "
+            f"that some row was trained with. {note}{lost_note(results)}",
         )
     return alt_text(figure, f"Samplers in training by decodings, {counted(n)}. {listed(said)}.{lost_note(results)}")

@@ -13,6 +13,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
 DASHES = ("", (4, 2), (6, 2, 1, 2), (1, 1.5), (5, 1, 1, 1, 1, 1), (2, 1), (8, 2), (3, 3))
 JOINS = tuple((0, dash) if dash else "-" for dash in DASHES)  # the same as matplotlib names them
 GREY, INK, NOTE = "#7F7F7F", "#222222", "#444444"  # the untrained model; text; captions
+LIGHT = 0.48  # of the way along "cividis" black is read better than white
 NO_KL = "#D55E00"  # where one run without the penalty stands beside one with it
 STYLE = {
     **sns.axes_style("whitegrid"),

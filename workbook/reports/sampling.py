@@ -22,8 +22,8 @@ what a sampler or a decoding does by itself cancels in it."""
 DETAIL = ("training_score", "distinct_2", "length")
 READ = {
     "heat": """If matching mattered, the framed cells would stand out from their row *and* their column; a bright
-column is a decoding that gains, a bright row a training that does (of the perplexity bright is worse). Greedy decoding
-repeats itself, and takes the most of the scale.""",
+column is a decoding that gains, a bright row a training that does (of the perplexity bright is worse). No model was
+trained greedily: that column is off the scale, as bright or as dark as a cell can be.""",
 }
 LIMITS = (
     "One task, language modelling; the paper's remark is mostly about translation.",
@@ -75,7 +75,7 @@ def headline(results: Results) -> list[Compared]:
         if len(names) > 1:
             same = np.mean([cells[n, n] for n in names], axis=0)
             other = np.mean([cells[a, b] for a in names for b in names if a != b], axis=0)
-            found.append(Compared("matched − mismatched", metric, paired.one_sample(same - other)))
+            found.append(Compared("Matched − mismatched", metric, paired.one_sample(same - other)))
     pairs = [
         Pair(f"{row} in training − ancestral", c, rows(results)["ancestral"])
         for row, c in list(rows(results).items())[1:]

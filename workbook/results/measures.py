@@ -30,7 +30,7 @@ TABLE = (
         "probability",
         "score (reward model)",
         better="more",
-        gain="gain in score over zero-shot",
+        gain="gain in score over untrained",
         spread="spread of the score\n(standard deviation over seeds)",
     ),
     Measure(
@@ -57,7 +57,7 @@ TABLE = (
         "held-out judge",
         better="more",
         compared="score",
-        gain="gain in the judge's opinion\nover zero-shot",
+        gain="gain in the judge's opinion\nover untrained",
     ),
     Measure(
         "judge_2",
@@ -66,7 +66,7 @@ TABLE = (
         "second judge",
         better="more",
         compared="score",
-        gain="gain in the second judge's\nopinion over zero-shot",
+        gain="gain in the second judge's\nopinion over untrained",
     ),
     Measure(
         "generation_log_perplexity",

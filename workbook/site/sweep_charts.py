@@ -13,7 +13,7 @@ import pandas as pd
 
 from workbook.figures import names as naming
 from workbook.figures.parts import listed
-from workbook.figures.style import COLORS
+from workbook.figures.style import COLORS, LIGHT
 from workbook.results.measures import label
 from workbook.results.tables import number, signed
 from workbook.runs.algorithms import label as learner
@@ -28,7 +28,6 @@ AXES = {"gamma": "γ", "mask_top_p": "p (mass kept)", "sync_every": "μ (updates
 WITHOUT = {"gamma": "one action", "mask_top_p": "no mask", "sync_every": "no mask"}  # learners that lack the setting
 WAYS = {"plain": "ancestral", "top_k": "top-k", "top_p": "top-p", "temperature": "temperature", "greedy": "greedy"}
 SAMPLED = ("top_k", "top_p", "temperature")
-LIGHT = 0.48  # share of the way from a grid's lowest cell to its highest from which its numbers are dark
 
 
 def usually(found: Committed, profile: str) -> dict[str, Any]:

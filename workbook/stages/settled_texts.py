@@ -1,5 +1,5 @@
 """What a registered design's runs wrote, of which its table has the numbers alone: the runs of its committed rows once
-more, on the machine that made them or on one of its kind, and of each the first texts.
+more, on the machine that made them or on one that rounds as it does, and of each the first texts.
 
     python -m workbook.stages.settle texts PROFILE      # draw by draw, into reports/PROFILE/samples.jsonl.bz2; stop it
                                                         # at any time, the same command goes on
