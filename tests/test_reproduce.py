@@ -32,7 +32,7 @@ from workbook.stages.progress import (
     progress_of,
     to_do,
 )
-from workbook.stages.reproduce import collecting, reproduce, tell_pages, tell_wrong
+from workbook.stages.reproduce import check, collecting, reproduce, tell_pages, tell_wrong
 from workbook.stages.scheduler import Scheduler
 from workbook.store.files import atomic_json
 from workbook.store.locks import LockError, writer_lock
@@ -427,6 +427,22 @@ def test_a_brought_model_that_is_nowhere_is_one_message_before_any_work(tmp_path
     with pytest.raises(ConfigError, match=r"(?s)mymodle \(policy, .*the hub: not asked"):
         reproduce(tmp_path, tmp_path / ".scratch", 1)
     assert not (tmp_path / "made.txt").exists()
+
+
+def test_a_claim_that_the_runs_cannot_decide_is_named_before_any_work(tmp_path):
+    stages = "".join(
+        f"  {name}:\n    cmd: echo x > {name}.txt\n    deps: [{needed}]\n    outs: [{name}.txt]\n"
+        for name, needed in (("train", "build/checked.txt"), ("claims", "train.txt"))
+    )
+    repository_of(tmp_path, "prompts", '""', stages)
+    shutil.copy(Path(__file__).parents[1] / "claims.yaml", tmp_path)
+    settings = tmp_path / "params.yaml"
+    settings.write_text(re.sub(r"^claims:.*$", "claims: [K03]", settings.read_text(), flags=re.MULTILINE))
+    with pytest.raises(ConfigError, match=r"params.yaml: .*cannot decide\n  K03: needs .*the run.* ppo_reversed"):
+        reproduce(tmp_path, tmp_path / ".scratch", 1)
+    assert not (tmp_path / "train.txt").exists()
+    settings.write_text(settings.read_text().replace("[K03]", "[]"))
+    check(tmp_path, ["claims"])
 
 
 def test_an_unknown_profile_is_named(tmp_path):

@@ -9,6 +9,13 @@ from workbook.ledger import beside, checks, forest, judge, one_model, page
 from workbook.results import results as tables
 
 
+def check(params) -> None:
+    """What the ledger would refuse when all runs are done. Raises: ClaimError naming each listed claim that the
+    profile's runs cannot decide, and every problem of claims.yaml."""
+    known = checks.load(params.folder / params.root / "claims.yaml")
+    judge.check_listed(known, params.claims, params.all_runs, params.profile)
+
+
 def write(params) -> list[dict[str, Any]]:
     """Judge the profile's claims on reports/<profile>/per_seed.csv into reports/<profile>/claims; the rows of the
     ledger, with the words of a registered design whose first draws these are.

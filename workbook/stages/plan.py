@@ -32,15 +32,6 @@ RATES = "reports/bench/gpu.json"  # written by `python -m bench.gpu --report`, w
 PRINTED = "printed.yaml"  # beside params.yaml, if a profile has it: rows that the paper's tables print -> run
 
 
-def check_claims(params: Params) -> None:
-    """Raises ClaimError naming each listed claim that the runs cannot decide, and every problem of claims.yaml."""
-    from workbook.ledger.checks import load
-    from workbook.ledger.judge import check_listed
-
-    known = load(params.folder / params.root / "claims.yaml")
-    check_listed(known, params.claims, params.all_runs, params.profile)
-
-
 def plan(params: Params, sustained: float, pass_seconds: float, rates: roofline.Rates) -> dict:
     """The whole plan as plain values: what `--json` prints and `plan_text.text` lays out. Rows have Cost's fields, and
     hours.
@@ -179,11 +170,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(f"argument --tflops: expected a number > 0, found {args.tflops:g}")
     if args.pass_ms is not None and not 0 <= args.pass_ms < math.inf:
         parser.error(f"argument --pass-ms: expected a number >= 0, found {args.pass_ms:g}")
+    from workbook.ledger import profile  # it brings the statistics
+
     try:
         params = profiles.load(
             args.root / ("" if args.profile == "mini" else f"profiles/{args.profile}") / "params.yaml"
         )
-        check_claims(params)
+        profile.check(params)
         read_brought(params)
         device = costs.DEVICES[params.device.partition(":")[0]]
         rates = roofline.rates(args.root / RATES)

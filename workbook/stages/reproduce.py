@@ -73,11 +73,8 @@ def reproduce(
             if needs is None:
                 return False
             changed = set(needs)
-        elif ours and OUTSIDE & {kind(stage) for stage in with_followers(needs, changed)}:
-            from workbook.runs import checks  # they bring pydantic
-            from workbook.stages import outside
-
-            outside.check(checks.load(folder / "params.yaml"))
+        elif ours:
+            check(folder, {kind(stage) for stage in with_followers(needs, changed)})
         sweep, device = None, (values or {}).get("device", "cpu")
         if workers and not reports_only:
             sweep = Sweep(held.enter_context(cluster.connected(workers, jobs, scratch, device=device)), folder, scratch)
@@ -95,6 +92,23 @@ def reproduce(
         tell_pages(folder, values, old)
         tell_end(scheduler, time.monotonic() - began)
         return not scheduler.failed
+
+
+def check(folder: Path, kinds: Collection[str]) -> None:
+    """What stages of these kinds would refuse, before the first begins: what comes from outside; claims, after all
+    runs, that these cannot decide. Raises: ConfigError."""
+    from workbook.ledger import claim, profile  # they bring pydantic and pandas
+    from workbook.runs import checks
+    from workbook.stages import outside
+
+    params = checks.load(folder / "params.yaml")
+    if OUTSIDE & {*kinds}:
+        outside.check(params)
+    if "claims" in kinds:
+        try:
+            profile.check(params)
+        except claim.ClaimError as error:
+            raise ConfigError(f"{params.path}: {error}") from None
 
 
 def dashboard(client: Any, own: bool) -> str:
