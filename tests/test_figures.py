@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import matplotlib as mpl
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from workbook.figures import frontier, parts, style, tokens
+from workbook.figures import frontier, heat, parts, style, tokens
 
 REPORTS = Path(__file__).parents[1] / "reports"
 
@@ -108,3 +109,23 @@ def test_alt_text_reads_a_kept_mass_off_its_axis_in_its_own_unit():
     """The axis is logarithmic in what is cut: at 2 of it 0.99 is kept."""
     assert frontier._read_off("kept", np.array([1.0, 3.0])) == "0.990"
     assert frontier._read_off("kl_deployed", np.array([1.0, 3.0])) == "2.000"
+
+
+def test_a_grids_colours_are_those_of_the_columns_that_were_trained_with_and_its_numbers_can_be_read():
+    """Greedy decoding, which no row has, is far off the others' scale; contrast by WCAG 2's formula."""
+    means = {("a", "a"): 0.0, ("a", "b"): 0.45, ("b", "a"): 0.55, ("b", "b"): 1.0, ("a", "greedy"): 50.0}
+    results = SimpleNamespace(seeds=[1, 2, 3], missing={})
+    figure = heat.heat(results, {"score": {key: np.full(3, mean) for key, mean in means.items()}})
+    axis = figure.axes[0]
+    assert axis.collections[0].get_clim() == (0.0, 1.0)
+
+    def luminance(color):
+        parts = np.array(mpl.colors.to_rgb(color))
+        return np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+
+    shown = {float(text.get_text().split()[0]): text.get_color() for text in axis.texts}
+    assert sorted(shown) == sorted(means.values())
+    for mean, color in shown.items():
+        cell = axis.collections[0].cmap(min(mean, 1.0))
+        dark, bright = sorted([luminance(color), luminance(cell)])
+        assert (bright + 0.05) / (dark + 0.05) > 4.5

@@ -266,10 +266,11 @@ def test_other_settings_than_those_of_init_are_refused_but_for_how_long(name):
     more = {"tokenizer": None} if module.ABOUT.imitates else {}  # no reference is read before the check
     small = {"updates": 1, "episodes_per_update": 4, "max_new_tokens": 4}
     config = module.Config(**small, **({"group": 2} if "group" in module.Config.model_fields else {}))
-    state, score = (
-        module.init(tiny.gpt2(), config, 0, **more),
-        lambda rollout: (rollout.responses.eq(7).sum(1).float(), {}),
-    )
+    state = module.init(tiny.gpt2(), config, 0, **more)
+
+    def score(rollout):
+        return rollout.responses.eq(7).sum(1).float(), {}
+
     changes = {"max_new_tokens": 3, "min_new_tokens": 2, "temperature": 2.0}
     for setting in [setting for setting in changes if setting in module.Config.model_fields]:
         other = config.replace(**{setting: changes[setting]})
