@@ -50,6 +50,9 @@ def test_a_difference_at_equal_kl_is_not_one_at_equal_strength():
     assert (at["low"], at["high"]) == (pytest.approx(0.5 - half, abs=1e-4), pytest.approx(0.5 + half, abs=1e-4))
     [same] = closer.looked(found, Look("P00", "", "mine", "ppo_kl_default", ("score",)))
     assert same["difference"] == pytest.approx(0.5 + (1.625 + 3.125) / 2 - 1.0)
+    ends = ("ppo_kl_0", closer.UNTRAINED)  # a sweep of its own: the straight line from 0 to 9, over a KL of 3
+    [coarse] = closer.looked(found, Look("P00", "", "mine", "", ("score",), at="kl_deployed", sweep=ends))
+    assert coarse["difference"] == pytest.approx((2.025 + 3.725) / 2 - 4.5)
 
 
 def test_a_repeated_condition_is_the_mean_of_its_repetitions():

@@ -28,14 +28,17 @@ FIVE = {  # claim: the test whose numbers stand in the table
     "P41": "score",
 }
 ASIDE = {  # claim: tests that its word does not say, and what they are of
-    "P01": {"ppo human perplexity": "smaller in score alone; log-perplexity of human text, nats"},
+    "P01": {"ppo human perplexity": "smaller in score alone, as β was chosen; log-perplexity of human text, nats"},
     "P04": {"each with its own decoding": "each decoded as it was trained"},
     "P10": {
         "ppo independent judge": "supervised texts may end, which costs them score; judge nobody trained on, PPO",
         "nlpo independent judge": "NLPO",
     },
     "P40": {"mask without knowledge": "the better start is extra training; the second half, which decides nothing"},
-    "P41": {"wobble of training": "at equal β, where REINFORCE moves further; PPO's training is steadier, log ratio"},
+    "P41": {
+        "wobble of training": "only cited there; at equal β, where REINFORCE moves further; PPO's training is "
+        "steadier, log ratio",
+    },
 }
 REAL, SMALLER = "reviews", "imdb"  # the profiles of real reviews: one base model, five that are smaller
 KEPT = SAME[0]  # the profile that keeps facts, and most texts, of the registered design's runs
@@ -63,7 +66,7 @@ def lines(found: Committed) -> str:
             f"and finds a word of ordinary reviews {math.exp(forgot['difference']):.1f} times less likely "
             f"({effects.raw(forgot)} nats). {real(found)}",
             f"- **NLPO, the first paper's method, trains no better than plain PPO**: {effects.raw(lead)} in score, "
-            f"where {effects.raw_published(lead).partition(' ')[0]} was published ({later(found)} in a later version). "
+            f"where {effects.raw_published(lead).partition(' ')[0]} was published ({later(found)} later, by hearsay). "
             f"When it writes likely words only, as it trained, it leads by {effects.raw(own)}; "
             f"if PPO trains and writes so too, by {effects.raw(nucleus)}.",
             f"- **The scale is small.** {min(draws)} to {max(draws)} draws, each with its own models of "
@@ -77,11 +80,14 @@ def real(found: Committed) -> str:
     one, five = ({c["name"]: c for c in found.ledgers[p]["P01"]["components"]} for p in (REAL, SMALLER))
     times, smaller = (f"{math.exp(tests['ppo human perplexity']['difference']):.2f}" for tests in (one, five))
     said = "a judge approves" if one["ppo independent judge"]["low"] > 0 else "no judge is shown to approve"
-    return f"On real reviews {times} times, where it moves less and {said}, and {smaller} times with smaller models."
+    return (
+        f"Of real reviews a piece of a word: {times} times, where it moves less and {said}, and {smaller} times with "
+        "smaller models and pieces."
+    )
 
 
 def later(found: Committed) -> str:
-    """NLPO − PPO in score as the paper's later version prints it."""
+    """NLPO − PPO in score in a later version of the paper, by a third party's summary of it."""
     printed = found.claims["P04"]["published"]
     ahead = printed["Later version NLPO"]["score"] - printed["Later version PPO"]["score"]
     return signed(ahead, None, None)

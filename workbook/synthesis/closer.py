@@ -26,6 +26,7 @@ from workbook.synthesis import files
 
 FREE, UNTRAINED = "ppo_kl_0", "zero_shot"
 SWEEP = ("ppo_kl_0", "ppo_kl_0005", "ppo_kl_002", "ppo_kl_small", "ppo_kl_default", "ppo_kl_large", UNTRAINED)
+DISCOUNTED = ("ppo_gamma_095_kl_0", "ppo_gamma_095_kl_small", "ppo_gamma_095", "ppo_gamma_095_kl_large", UNTRAINED)
 TEXTS, HUMAN = "generation_log_perplexity", "human_log_perplexity"
 SHARE = "share of the gain"
 NAMES = {  # shorter than on figures
@@ -41,12 +42,13 @@ TIMES = {"ppo_kl_default": 6, "nlpo_kl_default": 4, "ppo_gamma_095": 4, "ppo_gam
 REPEATED = {c: [c, *(f"{c}_{i}" for i in range(2, n + 1))] for c, n in TIMES.items()}
 HEAD = """# A closer look at some words of the registered design
 
-Comparisons that the committed draws of `settle` allow and its registered tests do not make (for P18, of runs that
-`full` made on eight of these draws). They were chosen when
+Comparisons that the committed draws of `settle` allow and its registered tests do not make (for P18 and, at
+equal KL, for P20 of runs that `full` made on eight of these draws). They were chosen when
 the words of the [ledger](../settle/claims/claims.md) were known, so they change no word, carry no correction for how
 many they are, and say where a word rests on a choice. Mean difference over draws with its 95 % t interval; *draws*:
 those that have all that is compared; a condition that is repeated is the mean of its repetitions. *At equal ...*: the
-second side is PPO without a penalty, with penalties of five weights, and the untrained model, read where the first
+second side is PPO without a penalty, with penalties of five weights (three for P20, with its γ), and the untrained
+model, read where the first
 side's own value of that measure lies on that draw, linearly between neighbours. *Share of the gain*, of scores and
 judges: how far PPO without the penalty moves the score from the untrained model on the same draws is 1. Made by
 `python -m workbook.synthesis`."""
@@ -59,7 +61,7 @@ leaving out one draw after the other]; last, the same for the difference of two 
 
 @dataclass(frozen=True)
 class Look:
-    """first minus second, by metric. at: a metric; then second is `SWEEP`, read where that metric is first's."""
+    """first minus second, by metric. at: a metric; then second is `sweep`, read where that metric is first's."""
 
     claim: str
     said: str
@@ -68,6 +70,7 @@ class Look:
     metrics: tuple[str, ...]
     decoding: str = "plain"
     at: str = ""
+    sweep: tuple[str, ...] = SWEEP
 
 
 def _masks(claim: str, said: str, conditions: dict[str, str], metric: str, decoding: str) -> list[Look]:
@@ -78,12 +81,15 @@ def _masks(claim: str, said: str, conditions: dict[str, str], metric: str, decod
 
 RULES = {"typical": "mask_typical", "ε": "mask_epsilon", "η": "mask_eta", "mirostat": "mask_mirostat"}
 NUCLEI = ("nlpo_p_010", "nlpo_p_050", "nlpo_p_100")  # p = 0.1, 0.5 and 1, which only `full` has
+GAMMAS = ("ppo_gamma_100", "ppo_gamma_095")
 LOOKS = (
     *(Look("P01", f"no penalty − β = {b}", FREE, c, ("score",)) for b, c in zip(("0.08", "0.2", "0.8"), SWEEP[3:6])),
     Look("P18", "p = 0.5 − p = 0.1, decoded as trained", NUCLEI[1], NUCLEI[0], ("score",), "own"),
     Look("P18", "p = 0.5 − p = 1, decoded as trained", NUCLEI[1], NUCLEI[2], ("score",), "own"),
     Look("P18", "p = 0.5 − p = 0.1, plainly decoded", NUCLEI[1], NUCLEI[0], ("score",)),
     Look("P18", "p = 1 − p = 0.5, plainly decoded", NUCLEI[2], NUCLEI[1], ("score",)),
+    Look("P20", "PPO, γ = 1 − 0.95, same β", GAMMAS[0], GAMMAS[1], ("kl_deployed", "score", HUMAN)),
+    Look("P20", "PPO, γ = 1 − 0.95, at equal KL", GAMMAS[0], "", ("score", HUMAN), at="kl_deployed", sweep=DISCOUNTED),
     Look("P26", "a tenth of the labels − supervised", "labels_10", "supervised", ("score", "judge", "judge_2")),
     Look("P26", "all labels − supervised", "ppo_kl_default", "supervised", ("score", "judge", "judge_2")),
     Look("P27", "supervised on all reviews − on a tenth", "supervised", "supervised_10", ("score", "judge", "judge_2")),
@@ -118,12 +124,12 @@ def write(reports: Path, out: Path) -> str:
 
 
 def of_draws(reports: Path) -> pd.DataFrame:
-    """The design's table of draws, and from `full`, where it is, the runs of P18 that the design leaves out."""
+    """The design's table of draws, and from `full`, where it is, the runs for P18 and P20 that the design lacks."""
     table, more = read_per_seed(reports / "settle" / DRAWS), table_of(reports / "full")
     if more is None:
         return table
     rows = read_per_seed(more)
-    return pd.concat([table, rows[rows.condition.isin({*NUCLEI} - {*table.condition})]], ignore_index=True)
+    return pd.concat([table, rows[rows.condition.isin({*NUCLEI, *DISCOUNTED} - {*table.condition})]], ignore_index=True)
 
 
 def of_claim(root: Path, claim: str) -> str:
@@ -144,7 +150,8 @@ def looked(table: pd.DataFrame, look: Look) -> list[dict[str, Any]]:
     for metric in look.metrics:
         first = _wide(table, metric, look.decoding)[look.first]
         if look.at:
-            second = read_at(_wide(table, look.at, look.decoding), _wide(table, metric, look.decoding), look.first)
+            places, values = (_wide(table, m, look.decoding) for m in (look.at, metric))
+            second = read_at(places, values, look.first, look.sweep)
         else:
             second = _wide(table, metric, look.decoding)[look.second]
         apart = (first - second).dropna()
@@ -158,16 +165,16 @@ def looked(table: pd.DataFrame, look: Look) -> list[dict[str, Any]]:
     return rows
 
 
-def read_at(places: pd.DataFrame, values: pd.DataFrame, condition: str) -> pd.Series:
+def read_at(places: pd.DataFrame, values: pd.DataFrame, condition: str, sweep: Sequence[str] = SWEEP) -> pd.Series:
     """Draw -> the sweep's value where its place is that of `condition`; NaN where the sweep does not reach there, or
     lacks a run. Both tables: draws x conditions."""
     found = {}
     for draw, x in places[condition].items():
-        known = places.loc[draw, [*SWEEP]].to_numpy(float)
+        known = places.loc[draw, [*sweep]].to_numpy(float)
         order = np.argsort(known)
         inside = np.isfinite(known).all() and known.min() <= x <= known.max()
         found[draw] = (
-            np.interp(x, known[order], values.loc[draw, [*SWEEP]].to_numpy(float)[order]) if inside else np.nan
+            np.interp(x, known[order], values.loc[draw, [*sweep]].to_numpy(float)[order]) if inside else np.nan
         )
     return pd.Series(found)
 
