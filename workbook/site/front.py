@@ -66,8 +66,8 @@ def lines(found: Committed) -> str:
             f"and finds a word of ordinary reviews {math.exp(forgot['difference']):.1f} times less likely "
             f"({effects.raw(forgot)} nats). {real(found)}",
             f"- **NLPO, the first paper's method, trains no better than plain PPO**: {effects.raw(lead)} in score, "
-            f"where {effects.raw_published(lead).partition(' ')[0]} was published ({later(found)} later, by hearsay). "
-            f"When it writes likely words only, as it trained, it leads by {effects.raw(own)}; "
+            f"where {effects.raw_published(lead).partition(' ')[0]} was published ({later(found)} in a later version, "
+            f"by hearsay). When it writes likely words only, as it trained, it leads by {effects.raw(own)}; "
             f"if PPO trains and writes so too, by {effects.raw(nucleus)}.",
             f"- **The scale is small.** {min(draws)} to {max(draws)} draws, each with its own models of "
             f"{weights(found):,} weights on generated film reviews; they say nothing of large models.",
