@@ -34,10 +34,10 @@ def table(own: dict[int, tuple[float, float]], **more: float) -> pd.DataFrame:
 def test_a_sweep_is_read_between_its_neighbours_and_never_beyond_its_ends():
     found = table({1: (1.25, 0.0), 2: (3.0, 0.0), 3: (3.1, 0.0)})
     wide = {m: found.pivot(index="seed", columns="condition", values=m) for m in ("kl_deployed", "score")}
-    read = closer.read_at(wide["kl_deployed"], wide["score"], "mine")
+    read = closer.read_at(wide["kl_deployed"], wide["score"], "mine", SWEEP)
     assert read[1] == pytest.approx((1.0 + 2.25) / 2) and read[2] == pytest.approx(9.0) and np.isnan(read[3])
     wide["kl_deployed"].loc[1, "ppo_kl_0"] = np.nan  # a draw without one of the runs
-    assert np.isnan(closer.read_at(wide["kl_deployed"], wide["score"], "mine")[1])
+    assert np.isnan(closer.read_at(wide["kl_deployed"], wide["score"], "mine", SWEEP)[1])
 
 
 def test_a_difference_at_equal_kl_is_not_one_at_equal_strength():

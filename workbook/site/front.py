@@ -81,7 +81,7 @@ def real(found: Committed) -> str:
     times, smaller = (f"{math.exp(tests['ppo human perplexity']['difference']):.2f}" for tests in (one, five))
     said = "a judge approves" if one["ppo independent judge"]["low"] > 0 else "no judge is shown to approve"
     return (
-        f"Of real reviews a piece of a word: {times} times, where it moves less and {said}, and {smaller} times with "
+        f"On real reviews (a piece of a word) {times} times, where it moves less and {said}, and {smaller} times with "
         "smaller models and pieces."
     )
 

@@ -42,16 +42,15 @@ TIMES = {"ppo_kl_default": 6, "nlpo_kl_default": 4, "ppo_gamma_095": 4, "ppo_gam
 REPEATED = {c: [c, *(f"{c}_{i}" for i in range(2, n + 1))] for c, n in TIMES.items()}
 HEAD = """# A closer look at some words of the registered design
 
-Comparisons that the committed draws of `settle` allow and its registered tests do not make (for P18 and, at
-equal KL, for P20 of runs that `full` made on eight of these draws). They were chosen when
-the words of the [ledger](../settle/claims/claims.md) were known, so they change no word, carry no correction for how
-many they are, and say where a word rests on a choice. Mean difference over draws with its 95 % t interval; *draws*:
-those that have all that is compared; a condition that is repeated is the mean of its repetitions. *At equal ...*: the
-second side is PPO without a penalty, with penalties of five weights (three for P20, with its γ), and the untrained
-model, read where the first
-side's own value of that measure lies on that draw, linearly between neighbours. *Share of the gain*, of scores and
-judges: how far PPO without the penalty moves the score from the untrained model on the same draws is 1. Made by
-`python -m workbook.synthesis`."""
+Comparisons that the committed draws of `settle` allow and its registered tests do not make (for P18 and, at equal KL,
+for P20 of runs that `full` made on eight of these draws). They were chosen when the words of the
+[ledger](../settle/claims/claims.md) were known, so they change no word, carry no correction for how many they are, and
+say where a word rests on a choice. Mean difference over draws with its 95 % t interval; *draws*: those that have all
+that is compared; a condition that is repeated is the mean of its repetitions. *At equal ...*: the second side is PPO
+without a penalty, with penalties of five weights (for P20 of three, and with its γ), and the untrained model, read
+where the first side's own value of that measure lies on that draw, linearly between neighbours. *Share of the gain*, of
+scores and judges: how far PPO without the penalty moves the score from the untrained model on the same draws is 1. Made
+by `python -m workbook.synthesis`."""
 WITHIN = """## How much of the spread over draws is there on one draw already
 
 The design repeats four conditions with other random numbers on the same models. Of the variance of one run's number
@@ -81,15 +80,23 @@ def _masks(claim: str, said: str, conditions: dict[str, str], metric: str, decod
 
 RULES = {"typical": "mask_typical", "ε": "mask_epsilon", "η": "mask_eta", "mirostat": "mask_mirostat"}
 NUCLEI = ("nlpo_p_010", "nlpo_p_050", "nlpo_p_100")  # p = 0.1, 0.5 and 1, which only `full` has
-GAMMAS = ("ppo_gamma_100", "ppo_gamma_095")
 LOOKS = (
     *(Look("P01", f"no penalty − β = {b}", FREE, c, ("score",)) for b, c in zip(("0.08", "0.2", "0.8"), SWEEP[3:6])),
     Look("P18", "p = 0.5 − p = 0.1, decoded as trained", NUCLEI[1], NUCLEI[0], ("score",), "own"),
     Look("P18", "p = 0.5 − p = 1, decoded as trained", NUCLEI[1], NUCLEI[2], ("score",), "own"),
     Look("P18", "p = 0.5 − p = 0.1, plainly decoded", NUCLEI[1], NUCLEI[0], ("score",)),
     Look("P18", "p = 1 − p = 0.5, plainly decoded", NUCLEI[2], NUCLEI[1], ("score",)),
-    Look("P20", "PPO, γ = 1 − 0.95, same β", GAMMAS[0], GAMMAS[1], ("kl_deployed", "score", HUMAN)),
-    Look("P20", "PPO, γ = 1 − 0.95, at equal KL", GAMMAS[0], "", ("score", HUMAN), at="kl_deployed", sweep=DISCOUNTED),
+    Look("P20", "PPO, γ = 1 − 0.95, same β", "ppo_gamma_100", "ppo_gamma_095", ("kl_deployed", "score", HUMAN)),
+    Look(
+        "P20",
+        "PPO, γ = 1 − 0.95, at equal KL",
+        "ppo_gamma_100",
+        "",
+        ("score", HUMAN),
+        "plain",
+        "kl_deployed",
+        DISCOUNTED,
+    ),
     Look("P26", "a tenth of the labels − supervised", "labels_10", "supervised", ("score", "judge", "judge_2")),
     Look("P26", "all labels − supervised", "ppo_kl_default", "supervised", ("score", "judge", "judge_2")),
     Look("P27", "supervised on all reviews − on a tenth", "supervised", "supervised_10", ("score", "judge", "judge_2")),
@@ -165,7 +172,7 @@ def looked(table: pd.DataFrame, look: Look) -> list[dict[str, Any]]:
     return rows
 
 
-def read_at(places: pd.DataFrame, values: pd.DataFrame, condition: str, sweep: Sequence[str] = SWEEP) -> pd.Series:
+def read_at(places: pd.DataFrame, values: pd.DataFrame, condition: str, sweep: Sequence[str]) -> pd.Series:
     """Draw -> the sweep's value where its place is that of `condition`; NaN where the sweep does not reach there, or
     lacks a run. Both tables: draws x conditions."""
     found = {}
