@@ -86,10 +86,10 @@ LOOKS = (
     Look("P18", "p = 0.5 − p = 1, decoded as trained", NUCLEI[1], NUCLEI[2], ("score",), "own"),
     Look("P18", "p = 0.5 − p = 0.1, plainly decoded", NUCLEI[1], NUCLEI[0], ("score",)),
     Look("P18", "p = 1 − p = 0.5, plainly decoded", NUCLEI[2], NUCLEI[1], ("score",)),
-    Look("P20", "PPO, γ = 1 − 0.95, same β", "ppo_gamma_100", "ppo_gamma_095", ("kl_deployed", "score", HUMAN)),
+    Look("P20", "PPO, γ = 1 − γ = 0.95, same β", "ppo_gamma_100", "ppo_gamma_095", ("kl_deployed", "score", HUMAN)),
     Look(
         "P20",
-        "PPO, γ = 1 − 0.95, at equal KL",
+        "PPO, γ = 1 − γ = 0.95, at equal KL",
         "ppo_gamma_100",
         "",
         ("score", HUMAN),
@@ -145,7 +145,8 @@ def of_claim(root: Path, claim: str) -> str:
     rows = pd.read_csv(path).to_dict("records") if path.is_file() else []
     own = [row for row in rows if claim in row["claim"].split(", ")]
     said = (
-        "What the draws of `settle` say beside its word: compared when the word was known, so that it decides nothing "
+        "What the draws of `settle` say beside its word, by its runs and by those of `full` on the same draws: compared "
+        "when the word was known, so that it decides nothing "
         "([how to read it](/reports/synthesis/closer.md))."
     )
     return f"{said}\n\n{shown(own)}" if own else ""
