@@ -80,23 +80,15 @@ def _masks(claim: str, said: str, conditions: dict[str, str], metric: str, decod
 
 RULES = {"typical": "mask_typical", "ε": "mask_epsilon", "η": "mask_eta", "mirostat": "mask_mirostat"}
 NUCLEI = ("nlpo_p_010", "nlpo_p_050", "nlpo_p_100")  # p = 0.1, 0.5 and 1, which only `full` has
+GAMMAS = "PPO, γ = 1 − γ = 0.95"
 LOOKS = (
     *(Look("P01", f"no penalty − β = {b}", FREE, c, ("score",)) for b, c in zip(("0.08", "0.2", "0.8"), SWEEP[3:6])),
     Look("P18", "p = 0.5 − p = 0.1, decoded as trained", NUCLEI[1], NUCLEI[0], ("score",), "own"),
     Look("P18", "p = 0.5 − p = 1, decoded as trained", NUCLEI[1], NUCLEI[2], ("score",), "own"),
     Look("P18", "p = 0.5 − p = 0.1, plainly decoded", NUCLEI[1], NUCLEI[0], ("score",)),
     Look("P18", "p = 1 − p = 0.5, plainly decoded", NUCLEI[2], NUCLEI[1], ("score",)),
-    Look("P20", "PPO, γ = 1 − γ = 0.95, same β", "ppo_gamma_100", "ppo_gamma_095", ("kl_deployed", "score", HUMAN)),
-    Look(
-        "P20",
-        "PPO, γ = 1 − γ = 0.95, at equal KL",
-        "ppo_gamma_100",
-        "",
-        ("score", HUMAN),
-        "plain",
-        "kl_deployed",
-        DISCOUNTED,
-    ),
+    Look("P20", f"{GAMMAS}, same β", "ppo_gamma_100", "ppo_gamma_095", ("kl_deployed", "score", HUMAN)),
+    Look("P20", f"{GAMMAS}, at equal KL", "ppo_gamma_100", "", ("score", HUMAN), at="kl_deployed", sweep=DISCOUNTED),
     Look("P26", "a tenth of the labels − supervised", "labels_10", "supervised", ("score", "judge", "judge_2")),
     Look("P26", "all labels − supervised", "ppo_kl_default", "supervised", ("score", "judge", "judge_2")),
     Look("P27", "supervised on all reviews − on a tenth", "supervised", "supervised_10", ("score", "judge", "judge_2")),
