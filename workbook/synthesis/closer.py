@@ -137,8 +137,8 @@ def of_claim(root: Path, claim: str) -> str:
     rows = pd.read_csv(path).to_dict("records") if path.is_file() else []
     own = [row for row in rows if claim in row["claim"].split(", ")]
     said = (
-        "What the draws of `settle` say beside its word, by its runs and by those of `full` on the same draws: compared "
-        "when the word was known, so that it decides nothing "
+        "What the draws of `settle` say beside its word, by its runs and by those of `full` on the same draws, "
+        "compared when the word was known, so that it decides nothing "
         "([how to read it](/reports/synthesis/closer.md))."
     )
     return f"{said}\n\n{shown(own)}" if own else ""
