@@ -1,11 +1,12 @@
 """The shipped claims.yaml: every claim of the papers, what they published, and runs for what is tested."""
 
+import json
 import math
 
 import pytest
 from scipy import stats as scipy_stats
 
-from tests.claims_made import PROFILES, SHIPPED, claim, contrast
+from tests.claims_made import PROFILES, ROOT, SHIPPED, claim, contrast
 from workbook.ledger import checks, judge, published
 from workbook.ledger.claim import conditions_of
 
@@ -53,6 +54,16 @@ def test_every_condition_named_is_a_run_of_some_profile():
     named = {c for entry in SHIPPED.values() for c in conditions_of(entry)}
     runs = {name for values in PROFILES.values() for name in {**values["runs"], **(values.get("continued") or {})}}
     assert {"ppo_kl_0", "nlpo_random", "base_dropout_update_010", "sup_nlpo"} <= named <= runs
+
+
+def test_the_committed_ledgers_carry_the_words_and_published_numbers_of_the_claims():
+    """A row repeats them, so an edited claim shows here until the ledgers are written again."""
+    for path in sorted((ROOT / "reports").glob("*/claims/claims.json")):
+        for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+            shipped = SHIPPED[row["id"]]
+            about = {"claim": shipped.claim, "source": str(shipped.source), "traps": shipped.traps}
+            about |= {"published": json.loads(json.dumps(shipped.published))}
+            assert {name: row[name] for name in about} == about, (path, row["id"])
 
 
 def test_the_same_published_row_has_the_same_numbers_in_every_claim():
