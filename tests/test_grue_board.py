@@ -14,7 +14,7 @@ import pytest
 from matplotlib import colormaps
 from seaborn.utils import relative_luminance
 
-from tests.test_grue_runs import made_up
+from tests.grue_made import made_up
 from tests.test_style import ROOT
 from workbook.grue import baselines, board, contrasts, gather, over_tasks, pictures, report, submitted, tasks
 from workbook.grue import settings as grue
