@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from rlnlp import metrics
+from rlnlp.encoding import check_tokenizer
 from rlnlp.models import exact_kl
 from rlnlp.rollout import decode, sample, sampling_from
 from rlnlp.scoring import Reward, evaluate_reward
@@ -46,6 +47,28 @@ def one_line(update: dict[str, float]) -> str:
     return f"update {update['update']}: {', '.join(found)}"
 
 
+def _check(policies: dict[str, PreTrainedModel], prompts: Prompts, tokenizer: PreTrainedTokenizerBase) -> None:
+    if not policies:
+        raise ValueError("policies: expected at least one, name -> model, got none")
+    check_tokenizer(tokenizer)
+    if not isinstance(prompts, Prompts):
+        raise ValueError(f"prompts: expected what rlnlp.prompts_for returns, got {type(prompts).__name__}")
+    for name, policy in policies.items():
+        if not hasattr(policy, "get_output_embeddings"):
+            raise ValueError(
+                f"policies: {name!r}: expected a model, got {type(policy).__name__}"
+                + "; a learner's state has it as state.policy" * hasattr(policy, "policy")
+            )
+        if (first := next(other for other in policies if policies[other] is policy)) != name:
+            raise ValueError(
+                f"policies: {first!r} and {name!r} are one model, with the same weights under both names; expected "
+                "copies: learner.init(copy.deepcopy(model), ...) trains one and leaves the model as it is"
+            )
+    sizes = {name: policy.get_output_embeddings().out_features for name, policy in policies.items()}
+    if len({*sizes.values()}) > 1:
+        raise ValueError(f"policies: expected one vocabulary, for one tokenizer; they choose among {sizes} tokens")
+
+
 @torch.no_grad()
 def compare(
     policies: dict[str, PreTrainedModel],
@@ -60,17 +83,10 @@ def compare(
     policies: name -> model; the first is the start, to which KL is measured.
     score: mean of ``reward``; KL: exact, nats per token, to the first policy; tokens: mean length of a response;
     ended: share that ended before ``max_new_tokens``; distinct-2: different word pairs of all; first: what stands
-    after the first prompt. Raises ``RewardError`` as ``scoring.evaluate_reward``, ``ValueError`` for no policies and
-    for one model under two names.
+    after the first prompt. Raises ``RewardError`` as ``scoring.evaluate_reward``, ``ValueError`` for no policies,
+    for one model under two names, for models of different vocabularies, and for arguments that are something else.
     """
-    if not policies:
-        raise ValueError("policies: expected at least one, name -> model, got none")
-    for name, policy in policies.items():
-        if (first := next(other for other in policies if policies[other] is policy)) != name:
-            raise ValueError(
-                f"policies: {first!r} and {name!r} are one model, with the same weights under both names; expected "
-                "copies: learner.init(copy.deepcopy(model), ...) trains one and leaves the model as it is"
-            )
+    _check(policies, prompts, tokenizer)
     start, table, training = next(iter(policies.values())), Table(), [p for p in policies.values() if p.training]
     for policy in training:  # dropout would put even the start at a distance from itself
         policy.eval()

@@ -23,8 +23,11 @@ def prompts_for(
     tokenizer: PreTrainedTokenizerBase,
     texts: Iterable[str],
     max_prompt_tokens: int | None = None,
+    references: Iterable[Iterable[str]] | None = None,
+    meta: Iterable[dict] | None = None,
 ) -> Prompts:
-    """Strings to ``Prompts`` on the model's device. max_prompt_tokens: None = half of the model's context.
+    """Strings to ``Prompts`` on the model's device. max_prompt_tokens: None = half of the model's context. references,
+    meta: of each prompt, a list of responses as people wrote them and a dict of whatever a reward wants to know.
 
     Warns of a model that can choose tokens which the tokenizer does not have, of one that ends its texts with another
     token than the tokenizer does, and of prompts that are cut. Raises: ``ValueError`` for weights of 16 bits, which a
@@ -41,15 +44,24 @@ def prompts_for(
         raise ValueError(
             f"model: expected a language model of transformers, then its tokenizer; got {type(model).__name__}"
         )
+    if not model.can_generate():
+        raise ValueError(
+            "model: expected one that writes text, as AutoModelForCausalLM or AutoModelForSeq2SeqLM load it; got "
+            f"{type(model).__name__}"
+        )
+    check_tokenizer(tokenizer)
     texts = list(texts)  # a column of a data set, an array, a series
     if (wrong := next((i for i, text in enumerate(texts) if not isinstance(text, str)), None)) is not None:
         raise ValueError(f"texts: expected strings, got {type(texts[wrong]).__name__} at place {wrong}")
     if max_prompt_tokens is not None and max_prompt_tokens < 1:
         raise ValueError(f"max_prompt_tokens: expected 1 or more, got {max_prompt_tokens}")
+    references, meta = (None if given is None else list(given) for given in (references, meta))
+    if any(isinstance(row, str) for row in references or ()):
+        raise ValueError("references: expected a list of strings for each prompt, got a string; put each into a list")
     check_weights(model)
     _check_vocabulary(model, tokenizer)
     most = max_prompt_tokens or context_of(model) // 2
-    prompts = encode_prompts(texts, tokenizer, most)
+    prompts = encode_prompts(texts, tokenizer, most, None, references and [list(row) for row in references], meta)
     # Not by the tokenizer's size: some have a token more than their model, which no text of theirs needs.
     largest, size = int(prompts.ids.max()), model.get_input_embeddings().num_embeddings
     if largest >= size:
@@ -64,6 +76,12 @@ def prompts_for(
             stacklevel=2,
         )
     return to(prompts, model.device)
+
+
+def check_tokenizer(tokenizer: object) -> None:
+    """Raise ``ValueError`` for what is no tokenizer of transformers."""
+    if not hasattr(tokenizer, "batch_decode"):
+        raise ValueError(f"tokenizer: expected the model's, of transformers; got {type(tokenizer).__name__}")
 
 
 def _check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -91,6 +91,7 @@ def read_model(kind: type, place: str | Path, elsewhere: str = "") -> PreTrained
 def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: str | Path) -> Path:
     """``save_pretrained`` of both into ``folder``, which ``rlnlp.load`` and transformers read; returns the folder.
 
+    transformers alone leaves out what it does not know: the head of a DQN's own, and the limit of a smaller vocabulary.
     Raises ``ValueError`` where a file stands in its place.
     """
     for place in (Path(folder), *Path(folder).parents):

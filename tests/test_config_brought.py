@@ -35,6 +35,9 @@ def test_brought_files(edited, tmp_path, capsys):
     (tmp_path / "my.csv").write_text("text\nhello\n")
     assert conditions.main([str(sound), str(tmp_path / "out")]) == 1
     assert "my.csv: unknown column 'text'" in capsys.readouterr().err
+    (tmp_path / "my.csv").write_text("prompt\nhello\nthere\n")  # the stage `data` could not split them
+    assert conditions.main([str(sound), str(tmp_path / "out")]) == 1
+    assert "my.csv: expected >= 3 different prompts" in capsys.readouterr().err
     params = checks.load(sound)
     assert params.task_name == "csv" and params.task.name == "generated_reviews"
 

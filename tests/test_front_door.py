@@ -11,6 +11,7 @@ import numpy
 import pandas
 import pytest
 import torch
+import transformers
 
 import rlnlp
 from rlnlp.vocabulary import limit_vocabulary
@@ -98,6 +99,35 @@ def test_prompts_lie_where_the_model_is_and_fit_it():
         assert rlnlp.prompts_for(model, tokenizer, column).texts == texts
 
 
+def test_references_and_what_else_is_known_reach_the_reward():
+    model, tokenizer, seen = MAKE["causal"](), tokenizer_of(50), []
+
+    def reward(prompts, responses, references, meta):
+        seen.extend((references, meta))
+        return [0.0] * len(prompts)
+
+    given = {"references": [["w3"], []], "meta": [{"label": 1}, {"label": 0}]}
+    prompts = rlnlp.prompts_for(model, tokenizer, ["w1", "w2"], **given)
+    rlnlp.compare({"start": model}, prompts, reward, tokenizer, max_new_tokens=2)
+    assert seen == [[["w3"], []], [{"label": 1, "cut": 0}, {"label": 0, "cut": 0}]]
+    with pytest.raises(ValueError, match="prompts.references: expected 2 entries, got 1"):
+        rlnlp.prompts_for(model, tokenizer, ["w1", "w2"], references=[["w3"]])
+
+
+def test_what_cannot_be_compared_is_named():
+    model, tokenizer = MAKE["causal"](), tokenizer_of(50)
+    prompts = rlnlp.prompts_for(model, tokenizer, ["w1"])
+    state = rlnlp.ppo.init(copy.deepcopy(model), rlnlp.ppo.Config(updates=1), seed=0)
+    with pytest.raises(ValueError, match="'PPO': expected a model, got State; .* state.policy"):
+        rlnlp.compare({"start": model, "PPO": state}, prompts, reward, tokenizer)
+    with pytest.raises(ValueError, match="prompts: expected what rlnlp.prompts_for returns, got list"):
+        rlnlp.compare({"start": model}, ["w1"], reward, tokenizer)
+    with pytest.raises(ValueError, match="tokenizer: expected the model's, .* got function"):
+        rlnlp.compare({"start": model}, prompts, tokenizer, reward)
+    with pytest.raises(ValueError, match="expected one vocabulary.*'start': 50, 'wider': 60"):
+        rlnlp.compare({"start": model, "wider": MAKE["causal"](60)}, prompts, reward, tokenizer)
+
+
 def test_a_model_that_cannot_be_trained_as_it_is_is_refused_before_anything_runs():
     model, tokenizer = MAKE["causal"](), tokenizer_of(50)
     for kind in (torch.bfloat16, torch.float16):  # transformers loads what was saved in 16 bits as such
@@ -121,6 +151,13 @@ def test_a_model_that_cannot_be_trained_as_it_is_is_refused_before_anything_runs
     with pytest.raises(ValueError, match="policies: 'start' and 'PPO' are one model.*deepcopy"):  # both were trained
         prompts = rlnlp.prompts_for(model, tokenizer, ["w1"])
         rlnlp.compare({"start": model, "other": copy.deepcopy(model), "PPO": model}, prompts, reward, tokenizer)
+    bare = transformers.GPT2Model(model.config)  # as AutoModel loads it: what it writes cannot be read off
+    with pytest.raises(ValueError, match="one that writes text, as AutoModelForCausalLM .* got GPT2Model"):
+        rlnlp.prompts_for(bare, tokenizer, ["w1"])
+    with pytest.raises(ValueError, match="tokenizer: expected the model's, .* got list"):
+        rlnlp.prompts_for(model, ["w1"], tokenizer)
+    with pytest.raises(ValueError, match="references: expected a list of strings for each prompt, got a string"):
+        rlnlp.prompts_for(model, tokenizer, ["w1"], references=["w2"])
     for limit in (0, -3):  # 0 kept every token, -3 dropped the first three
         with pytest.raises(ValueError, match=f"max_prompt_tokens: expected 1 or more, got {limit}"):
             rlnlp.prompts_for(model, tokenizer, ["w1"], max_prompt_tokens=limit)

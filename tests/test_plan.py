@@ -250,6 +250,20 @@ def test_a_broken_or_short_model_is_not_called_found(tmp_path, monkeypatch, caps
     )
 
 
+def test_a_brought_model_is_looked_for_where_a_run_looks_whatever_folder_the_plan_is_typed_in(
+    tmp_path, edited, monkeypatch
+):
+    (tmp_path / "typed").mkdir()
+    GPT2Config(n_positions=100).save_pretrained(tmp_path / "typed" / "mine")
+    monkeypatch.chdir(tmp_path / "typed")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    params = checks.load(edited(('model: ""', "model: mine")))
+    found = outside.look(params, "models", "mine", "policy")
+    assert not found.place and "mine (as a folder): no such folder" in found.looked
+    shutil.copytree("mine", params.folder / "mine")
+    assert outside.look(params, "models", "mine", "policy").place == str(params.folder.resolve() / "mine")
+
+
 def test_minutes_come_from_measured_stages(tmp_path):
     p = checks.load(profile_copy(tmp_path))
     assert plan.measured(p) is None

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from dvc.utils.serialize import load_yaml
 
 from rlnlp.settings import ConfigError
 from workbook.runs import profiles
@@ -119,6 +120,16 @@ def test_taking_out_what_is_not_there_names_the_nearest_and_the_line(overlay):
     assert values["runs"] == {name: run for name, run in base["runs"].items() if name != "supervised"}
     assert (overlay.parent / "dvc.yaml").read_text() == "stages: {}\n"
     assert "Made by" in (overlay.parent / "params.yaml").read_text()
+
+
+def test_a_reward_in_a_file_can_be_read_by_dvc(overlay):
+    """It reads YAML 1.1, where in braces a colon without a blank ends a key: for every profile that inherits it."""
+    top = overlay.parents[2] / "params.yaml"
+    top.write_text(SOUND.replace('reward: ""', "reward: my_reward.py:score"))
+    overlay.write_text("claims: []\n")
+    texts = profiles.made(overlay.parent)
+    overlay.with_name("params.yaml").write_text(texts["params.yaml"])
+    assert load_yaml(overlay.with_name("params.yaml"))["bring"]["reward"] == "my_reward.py:score"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import symtable
@@ -54,10 +55,12 @@ def planned(params: Params) -> dict | None:
 
 def look(params: Params, kind: str, name: str, use: str) -> Found:
     """Where a model or data set is: `hub.find`'s places, the hub asked too; of a model its config.json is read."""
-    mirror = str(params.folder / Path(params.mirror).expanduser()) if params.mirror else ""
-    here = params.folder / name
+    folder = params.folder.resolve()
+    mirror = str(folder / Path(params.mirror).expanduser()) if params.mirror else ""
     try:
-        place = hub.find(kind, str(here) if here.is_dir() else name, mirror)
+        with contextlib.chdir(folder):  # where a run looks, wherever this was typed
+            place = hub.find(kind, name, mirror)
+        place = folder / place if isinstance(place, Path) else place
     except hub.DataError as error:
         return Found(kind, name, use, "", str(error).partition("\n")[2] or str(error))
     try:

@@ -26,8 +26,7 @@ def load(params, draw: int) -> dict[str, list[dict]]:
     """
     if not params.bring.prompts:
         raise DataError("task csv: bring.prompts is empty; set it to a CSV file with a column 'prompt'")
-    path = beside(params, params.bring.prompts)
-    splits = _csv_splits(path, read(path), draw)
+    splits = in_splits(beside(params, params.bring.prompts), draw)
     task, parts = params.task, {}
     for split, most in zip(SPLITS, (task.train_prompts, task.validation_prompts, task.test_prompts)):
         parts[f"prompts_{split}"] = splits[split][:most]
@@ -71,7 +70,9 @@ def read(path: Path) -> list[dict]:
     return rows
 
 
-def _csv_splits(path: Path, rows: list[dict], draw: int) -> dict[str, list[dict]]:
+def in_splits(path: Path, draw: int) -> dict[str, list[dict]]:
+    """Split -> the prompts of the file. Raises: as ``load``."""
+    rows = read(path)
     entries, given = [], {row.get("split") or "" for row in rows}
     for number, row in enumerate(rows, 2):
         reference = {"reference": row["reference"]} if row.get("reference") else {}
