@@ -38,6 +38,9 @@ def test_brought_files(edited, tmp_path, capsys):
     (tmp_path / "my.csv").write_text("prompt\nhello\nthere\n")  # the stage `data` could not split them
     assert conditions.main([str(sound), str(tmp_path / "out")]) == 1
     assert "my.csv: expected >= 3 different prompts" in capsys.readouterr().err
+    (tmp_path / "my.csv").write_text("prompt\nhello\nthere\nyou\nhere\n")  # a run's notebook shows three of training's
+    assert conditions.main([str(sound), str(tmp_path / "out")]) == 1
+    assert "my.csv: expected >= 3 prompts to train on, found 2; without" in capsys.readouterr().err
     params = checks.load(sound)
     assert params.task_name == "csv" and params.task.name == "generated_reviews"
 

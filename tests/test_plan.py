@@ -187,6 +187,7 @@ OWN = {  # the user's file, what it holds, what the plan says of it
     "no such column": ("my.csv", "promt\nhello\n", "my.csv: unknown column 'promt'; did you mean 'prompt'?"),
     "an odd split": ("my.csv", "prompt,split\na,trian\n", "row 2: expected split train, validation, test, got 'trian'"),
     "too few": ("my.csv", "prompt\na\nb\n", "expected >= 3 different prompts"),
+    "too few to train on": ("my.csv", "prompt\na\nb\nc\n", "expected >= 3 prompts to train on, found 1"),
     "nothing": ("my.csv", "", "an empty file; expected a header with a column 'prompt'"),
 }
 NEVER = 'raise SystemExit("a plan executes nothing")\n'
@@ -197,7 +198,7 @@ def planned_with(tmp_path, edited, files: dict[str, str]) -> int:
     shutil.copy(ROOT / "claims.yaml", tmp_path)
     brought = ('reward: ""', "reward: my.py:score"), ('prompts: ""', "prompts: my.csv")
     edited(*brought, ("reward: reward_10", "kl_coef: 0.1"), ("claims: [P01]", "claims: []"))
-    for name, text in {"my.py": "def score(*four):\n    ...\n", "my.csv": "prompt\na\nb\nc\n", **files}.items():
+    for name, text in {"my.py": "def score(*four):\n    ...\n", "my.csv": "prompt\na\nb\nc\nd\ne\n", **files}.items():
         (tmp_path / name).write_text(text)
     return plan.main(["--root", str(tmp_path)])
 

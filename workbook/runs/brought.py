@@ -95,7 +95,7 @@ def tried(folder: Path, bring: Bring) -> None:
     """Read brought prompts, and call a brought reward function on two. Raises ConfigError saying what is wrong."""
     if bring.prompts:
         try:
-            csv.in_splits(folder / bring.prompts, 0)  # whatever the draw, what is wrong is wrong
+            csv.check(folder / bring.prompts)
         except DataError as error:
             raise ConfigError(str(error)) from None
     if not bring.reward_file:

@@ -94,7 +94,7 @@ def read_brought(params: Params) -> None:
     """
     if params.bring.prompts:
         try:
-            csv.load(params, params.draws[0])
+            csv.check(params.folder / params.bring.prompts)
         except hub.DataError as error:
             raise ConfigError(str(error)) from None
     if not params.bring.reward_file:

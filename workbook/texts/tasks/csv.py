@@ -12,6 +12,7 @@ from workbook.texts.tasks import Task, normalised
 
 COLUMNS = ("prompt", "reference", "split")
 SPLITS = ("train", "validation", "test")
+SHOWN = 3  # training prompts, in notebooks/run.ipynb
 
 
 def load(params, draw: int) -> dict[str, list[dict]]:
@@ -34,6 +35,15 @@ def load(params, draw: int) -> dict[str, list[dict]]:
     if human:
         parts["human_reviews"] = [{"id": row["id"], "text": f"{row['prompt']} {row['reference']}"} for row in human]
     return parts
+
+
+def check(path: Path) -> None:
+    """Raises: as ``load`` of any draw, and where fewer prompts are left to train on than a run's notebook shows."""
+    if (found := len(in_splits(path, 0)["train"])) < SHOWN:
+        raise DataError(
+            f"bring.prompts: {path}: expected >= {SHOWN} prompts to train on, found {found}; without a column 'split', "
+            f"{SHOWN + 2} different prompts are enough"
+        )
 
 
 def read(path: Path) -> list[dict]:
