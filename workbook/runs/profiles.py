@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
-from ruamel.yaml.representer import SafeRepresenter
 
 from rlnlp.settings import ConfigError, nearest
 from workbook.runs import checks
@@ -94,20 +93,14 @@ def _out(keys: tuple) -> str:
     return f"; `{keys[-1]}: ~` in the overlay takes it out" if len(keys) == 3 and keys[0] in GROUPS else ""
 
 
-class Quoting(SafeRepresenter):
-    """Quotes text with a colon, as a reward's `file.py:function`: in braces DVC's reader takes it for a key."""
-
-    def represent_str(self, data: str):
-        return self.represent_scalar("tag:yaml.org,2002:str", data, style='"' if ":" in data else None)
-
-
-Quoting.add_representer(str, Quoting.represent_str)
-
-
 def made(folder: Path, base: dict[str, Any] | None = None) -> dict[str, str]:
     """File name -> text of what is made for the profile in `folder`. base: as of `resolved`."""
+
+    def text(representer, value: str):  # in braces DVC's reader takes the colon of `file.py:function` for a key's end
+        return representer.represent_scalar("tag:yaml.org,2002:str", value, style='"' if ":" in value else None)
+
     yaml, out = YAML(typ="safe", pure=True), io.StringIO()
-    yaml.Representer = Quoting
+    yaml.representer.yaml_representers = {**yaml.representer.yaml_representers, str: text}
     yaml.default_flow_style, yaml.width, yaml.sort_base_mapping_type_on_output = None, 110, False
     yaml.dump(resolved(folder, base), out)
     pipeline = (folder.parent.parent / "dvc.yaml").read_text(encoding="utf-8")
