@@ -100,8 +100,8 @@ def made(folder: Path, base: dict[str, Any] | None = None) -> dict[str, str]:
         return representer.represent_scalar("tag:yaml.org,2002:str", value, style='"' if ":" in value else None)
 
     yaml, out = YAML(typ="safe", pure=True), io.StringIO()
-    yaml.representer.yaml_representers = {**yaml.representer.yaml_representers, str: text}
     yaml.default_flow_style, yaml.width, yaml.sort_base_mapping_type_on_output = None, 110, False
+    yaml.representer.yaml_representers = {**yaml.representer.yaml_representers, str: text}
     yaml.dump(resolved(folder, base), out)
     pipeline = (folder.parent.parent / "dvc.yaml").read_text(encoding="utf-8")
     return {"params.yaml": MADE + out.getvalue(), "dvc.yaml": pipeline}
