@@ -206,6 +206,28 @@ def test_every_gradient_step_draws_anew():
     assert len(drawn) == len(set(drawn)) == 9
 
 
+@pytest.mark.parametrize("given", [{"epsilon_start": 1.0}, {"explore": "softmax", "epsilon_start": 0.0}], ids=str)
+def test_every_update_explores_anew(given):
+    """Random tokens alone, which have numbers of their own, and none, which leaves the draws from the policy."""
+    config = settings(**given, epsilon_end=given["epsilon_start"])
+    state, drawn = dqn.init(shallow("causal"), config, seed=0), []
+    for state.update in (0, 1, 0):
+        drawn.append(dqn.rollout(state, prompts(16), config).responses.tolist())
+    assert drawn[0] == drawn[2] != drawn[1]
+
+
+def test_a_gradient_is_no_longer_than_its_settings_say():
+    config = settings(max_grad_norm=1e-3, updates=1)
+    state, taken = dqn.init(shallow("causal"), config, seed=0), []
+    group = state.optimizer.param_groups[0]["params"]
+    state.optimizer.register_step_pre_hook(
+        lambda *_: taken.append(torch.cat([p.grad.flatten() for p in group if p.grad is not None]).norm().item())
+    )
+    (metrics,) = dqn.train(state, prompts(16), toy, config)
+    assert metrics["policy/gradient_norm"] > 0.01  # as it was
+    assert taken == pytest.approx([1e-3] * 3, rel=1e-3)
+
+
 def test_a_token_reward_is_kept_where_it_was_paid():
     config = settings(updates=1, max_new_tokens=6)
     state = dqn.init(shallow("causal"), config, seed=0)

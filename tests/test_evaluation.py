@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import EpsilonLogitsWarper, TypicalLogitsWarper
 
-from rlnlp.decoding import Decoding, generate
+from rlnlp.decoding import MASKED_AT_RANDOM, Decoding, generate
 from rlnlp.rollout import decode, sample, sampling_from
 from rlnlp.samplers import random_mass
 from rlnlp.types import generator, take
@@ -187,6 +187,15 @@ def test_a_random_mask_can_be_deployed(policy):
     )
     nucleus = generate(policy, prompts(24), Decoding("own", mask_top_p=0.5, **COMMON), "s", 24, mask_model=policy)
     assert not torch.equal(rollouts[0].allowed.bits[:, 0], nucleus[0].allowed.bits[:, 0])
+
+
+def test_no_two_batches_have_the_same_random_mask():
+    """Of 65 times one prompt at its first token, where the mask is of the prompt and of its own numbers alone."""
+    one, rows = prompts(1), torch.zeros(MASKED_AT_RANDOM + 1, dtype=torch.long)
+    masked = Decoding("own", mask_top_p=0.5, mask_random=True, **COMMON)
+    first, second = generate(policy := gpt2(), take(one, rows), masked, "s", 10, policy)
+    assert len(first) == 64 and len(second) == 1
+    assert not torch.equal(first.allowed.bits[0, 0], second.allowed.bits[0, 0])
 
 
 # rules ----------------------------------------------------------------------------------------------------------------

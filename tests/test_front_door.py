@@ -14,8 +14,11 @@ import torch
 import transformers
 
 import rlnlp
+from rlnlp.rollout import sample, sampling_from
+from rlnlp.types import generator, take
 from rlnlp.vocabulary import limit_vocabulary
 from tests.test_pretrained import tokenizer_of
+from tests.test_trpo import distributions
 from tests.tiny import MAKE
 
 ROOT = Path(__file__).parents[1]
@@ -112,6 +115,35 @@ def test_references_and_what_else_is_known_reach_the_reward():
     assert seen == [[["w3"], []], [{"label": 1, "cut": 0}, {"label": 0, "cut": 0}]]
     with pytest.raises(ValueError, match="prompts.references: expected 2 entries, got 1"):
         rlnlp.prompts_for(model, tokenizer, ["w1", "w2"], references=[["w3"]])
+
+
+def test_what_is_compared_is_a_mean_over_all_tokens_that_a_policy_writes():
+    """The KL from plain forwards over the vocabulary, of the policy to the start; more prompts than go at once."""
+    start, tuned, tokenizer = MAKE["causal"](seed=0), MAKE["causal"](seed=9), tokenizer_of(50)
+    prompts = rlnlp.prompts_for(start, tokenizer, [f"w{i % 7} w{i % 5}" for i in range(70)])
+    rows = rlnlp.compare({"start": start, "tuned": tuned}, prompts, reward, tokenizer, max_new_tokens=6, seed=3)
+    parts = [
+        sample(tuned, take(prompts, torch.arange(first, last)), sampling_from(tuned, 6), generator(3, "compare", first))
+        for first, last in ((0, 64), (64, 70))
+    ]
+    with torch.no_grad():
+        mine, theirs = (torch.cat([distributions(model, part) for part in parts]) for model in (tuned, start))
+    assert 70 < len(mine) < 70 * 6
+    assert rows[1]["KL"] == pytest.approx((mine.exp() * (mine - theirs)).sum(1).mean().item(), rel=1e-3)
+    assert abs((theirs.exp() * (theirs - mine)).sum(1).mean().item() / rows[1]["KL"] - 1) > 0.05  # not the other way
+    assert rows[1]["tokens"] == len(mine) / 70
+    assert rows[1]["ended"] == sum(int(part.terminated.sum()) for part in parts) / 70
+    assert rows[0]["KL"] == 0.0
+
+
+def test_equal_policies_have_equal_rows():
+    """Whatever their names are: the same random numbers for all."""
+    start, tokenizer = MAKE["causal"](), tokenizer_of(50)
+    prompts = rlnlp.prompts_for(start, tokenizer, [f"w{i}" for i in range(16)])
+    policies = {"start": start, "a": copy.deepcopy(start), "b": copy.deepcopy(start)}
+    rows = rlnlp.compare(policies, prompts, reward, tokenizer, max_new_tokens=6)
+    assert [row.pop("policy") for row in rows] == ["start", "a", "b"]
+    assert rows[0] == rows[1] == rows[2] and rows[0]["KL"] == 0.0
 
 
 def test_what_cannot_be_compared_is_named():

@@ -6,18 +6,22 @@ import dataclasses
 import inspect
 import io
 import itertools
+import math
 import re
 import tokenize
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from rlnlp import checkpoint, learners, models
-from rlnlp.learners import common, nlpo, ppo, supervised
+from rlnlp.learners import common, nlpo, ppo, supervised, trpo
+from rlnlp.losses import KLCoefficient
 from rlnlp.rollout import sample
 from rlnlp.samplers import top_p
-from tests.tiny import MAKE, gpt2, prompts
+from rlnlp.types import Experience
+from tests.tiny import EOS, MAKE, as_rollout, gpt2, prompts
 from workbook.runs import algorithms
 
 LEARNERS = algorithms.names()
@@ -77,6 +81,9 @@ def case(which, **changes):
     given = {k: v for k, v in {**given, **changes}.items() if k in module.Config.model_fields}
     config = settings(module, **given) if "kl_coef" in module.Config.model_fields else module.Config(**given)
     return module, config, {"tokenizer": Tokenizer()} if name == "supervised" else {}
+
+
+ALWAYS = {"dropout": {"mode": "same"}, "mismatch": {"breaks": ["scoring"]}}  # what a config cannot do without
 
 
 def weights(model):
@@ -165,7 +172,7 @@ def test_a_file_is_all_that_a_new_learner_is(tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", [n for n in LEARNERS if n != "supervised"])  # which samples nothing
 def test_an_end_that_is_blocked_beyond_the_horizon_is_refused(name):
     module = algorithms.module(name)
-    given = {"dropout": {"mode": "same"}, "mismatch": {"breaks": ["scoring"]}}.get(name, {})
+    given = ALWAYS.get(name, {})
     assert module.Config(**given, min_new_tokens=6, max_new_tokens=6).min_new_tokens == 6
     with pytest.raises(ValueError, match="min_new_tokens 7: expected at most max_new_tokens"):
         module.Config(**given, min_new_tokens=7, max_new_tokens=6)
@@ -226,6 +233,92 @@ def test_first_gradient_is_the_policy_gradient(kind):
             torch.testing.assert_close(mine, other, atol=1e-6, rtol=1e-4)
 
 
+@pytest.mark.parametrize("other", [0, 9])
+@pytest.mark.parametrize("name", [n for n in LEARNERS if "kl_target" in algorithms.module(n).Config.model_fields])
+def test_an_adaptive_beta_takes_a_step_at_each_update(name, other):
+    """Down where the policy is at the reference, up where it is far from it; told is the beta that was used."""
+    module = algorithms.module(name)
+    config = settings(module, updates=2, kl_coef=0.1, kl_target=0.01, kl_gain=0.5, **ALWAYS.get(name, {}))
+    state = module.init(gpt2(), config, seed=0)
+    models.sync(state.reference, gpt2(seed=other))
+    first, second = module.train(state, prompts(32), toy, config)
+    off = (first["objective/kl"] - 0.01) / 0.01
+    assert off > 0.2 if other or name == "dropout" else off < -0.2  # whose reference drops nothing
+    assert first["objective/kl_coef"] == 0.1
+    assert second["objective/kl_coef"] == pytest.approx(0.1 * (1 + 0.5 * math.copysign(0.2, off)))
+
+
+@pytest.mark.parametrize("name", [n for n in LEARNERS if n not in ("supervised", "best_of_n")])
+def test_every_update_draws_its_responses_anew(name):
+    """To the same prompts, from the same weights. Of the two left out, one draws none and one has no updates."""
+    module = algorithms.module(name)
+    given = {"max_new_tokens": 6, **ALWAYS.get(name, {})}
+    config = settings(module, **given) if "kl_coef" in module.Config.model_fields else module.Config(**given)
+    state, drawn = module.init(gpt2(), config, seed=0), []
+    for state.update in (0, 1, 0):
+        drawn.append(module.collect(state, prompts(16), toy, config).rollout.responses.tolist())
+    assert drawn[0] == drawn[2] != drawn[1]
+
+
+def test_every_update_draws_its_random_mask_anew():
+    """A first token's mask is of the prompt and the mask's own numbers alone."""
+    config = settings(nlpo, mask_source="random", mask_top_p=0.5)
+    state, masks = nlpo.init(gpt2(), config, seed=0), []
+    for state.update in (0, 1, 0):
+        masks.append(nlpo.rollout(state, prompts(16), config).allowed.bits[:, 0].tolist())
+    assert masks[0] == masks[2] != masks[1]
+
+
+@pytest.mark.parametrize("module", [ppo, trpo])
+def test_every_update_draws_its_minibatches_anew(module, monkeypatch):
+    config = settings(module, learning_rate=0.0)
+    state, cut, real = module.init(gpt2(), config, seed=0), [], module.gradient_step
+    seen = module.collect(state, prompts(16), toy, config)
+    seen = dataclasses.replace(seen, advantages=torch.zeros_like(seen.advantages))  # TRPO's step has no rate
+    monkeypatch.setattr(
+        module, "gradient_step", lambda *given: cut[-1].append(given[3].prompts.example_ids) or real(*given)
+    )
+    for state.update in (0, 1, 0):
+        cut.append([])
+        module.update(state, seen, config)
+    assert cut[0] == cut[2] != cut[1] and sorted(sum(cut[0][:2], [])) == sorted(seen.rollout.prompts.example_ids)
+
+
+def test_the_value_network_has_a_rate_of_its_own_where_one_is_given():
+    for given, rates in ((0.02, [0.003, 0.02]), (0.0, [0.003, 0.003])):
+        config = settings(ppo, learning_rate=0.003, value_learning_rate=given)
+        state = ppo.init(gpt2(), config, seed=0)
+        assert [group["lr"] for group in state.optimizer.param_groups] == rates
+        held = {id(p) for p in state.policy.parameters()}
+        assert [{id(p) in held for p in group["params"]} for group in state.optimizer.param_groups] == [{True}, {False}]
+
+
+def test_what_is_said_of_a_rollout_is_of_its_tokens_and_of_its_episodes():
+    """By hand, of a response that was cut after two tokens and one that ends at once, in a table of three columns."""
+    drawn = as_rollout([(2, 3), (EOS,)], torch.tensor([4]), 3)
+    log_ratio = torch.tensor([[0.1, 0.3, 0.0], [0.2, 0.0, 0.0]])
+    drawn = dataclasses.replace(
+        drawn,
+        behavior_logprobs=torch.tensor([[-1.0, -2.0, 0.0], [-3.0, 0.0, 0.0]]),
+        logprobs=(logprobs := torch.tensor([[-1.5, -2.5, 0.0], [-4.0, 0.0, 0.0]])),
+    )
+    values, returns = torch.tensor([[1.0, 3, 0], [2, 0, 0]]), torch.tensor([[1.0, 3, 0], [5, 0, 0]])
+    rewards, none = torch.tensor([[1.0, 2, 0], [4, 0, 0]]), torch.zeros(2, 3)
+    seen = Experience(drawn, torch.tensor([3.0, 5.0]), {}, logprobs - log_ratio, none, rewards, values, none, returns)
+    expected = {
+        "objective/score": 4.0,
+        "objective/kl": 0.2,
+        "objective/kl_per_episode": 0.3,
+        "objective/kl_coef": 0.7,
+        "objective/reward": 3.5,
+        "objective/entropy": 2.0,
+        "value/explained_variance": 0.25,  # 1 - Var(0, 0, 3) / Var(1, 3, 5)
+        "episodes/length": 1.5,
+        "episodes/terminated": 0.5,
+    }
+    assert common.describe(SimpleNamespace(kl=KLCoefficient(0.7)), seen) == pytest.approx(expected)
+
+
 # the three bugs of the original's NLPO --------------------------------------------------------------------------------
 
 
@@ -269,6 +362,12 @@ def test_a_sync_that_does_not_reach_the_sampler_stops_the_run(monkeypatch):
         common.TrainingError, match="update 3: the mask model was synced and the sampler does not use it"
     ):
         list(nlpo.train(state, prompts(32), toy, config))
+
+
+@pytest.mark.parametrize("source, random", [("lagged", False), ("initial", False), ("random", True)])
+def test_nlpo_is_deployed_under_the_mask_it_was_trained_with(source, random):
+    config = settings(nlpo, mask_min_tokens=7, mask_top_p=0.8, mask_source=source)
+    assert nlpo.decoding(config) == {"mask_top_p": 0.8, "mask_min_tokens": 7, "mask_random": random}
 
 
 def test_masked_log_probabilities_are_renormalised(kind):

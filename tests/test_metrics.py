@@ -71,3 +71,12 @@ def test_lengths_and_row():
     row = metrics.diversity(TEXTS)
     assert row["distinct_2"] == 3 / 5 and row["unique_2"] == 2 and row["words"] == 3.5
     assert all(math.isfinite(value) for value in metrics.diversity([""]).values())
+
+
+def test_what_does_not_depend_on_length_is_of_all_texts():
+    """A budget of the first text's six words: beyond it are two copies of it, and ten a's."""
+    row = metrics.diversity(["a b c d e f"] * 3 + ["a " * 10], budget=6)
+    assert row["distinct_1"] == row["distinct_2"] == 1.0 and row["unique_1"] == 6 and row["unique_2"] == 5
+    assert row["entropy_1"] == pytest.approx(math.log2(6)) and row["entropy_2"] == pytest.approx(math.log2(5))
+    assert row["msttr"] == 6 / 28 and row["words"] == 7.0
+    assert row["repetition"] == (7 / 8) / 4 and row["shared_5gram"] == 3 / 4

@@ -116,6 +116,20 @@ def test_grpos_kl_is_the_bare_policys_and_its_clip_is_ppos():
     torch.testing.assert_close(loss, (0.3 * k3 - surrogate).sum() / (16 * config.max_new_tokens), atol=1e-5, rtol=1e-4)
 
 
+def test_grpos_loss_is_per_token_of_the_horizon_that_no_response_reaches():
+    """Not per token of the longest: where all ratios are 1, by hand from the rollout's own numbers."""
+    state, config = begun(grpo, group=4, max_new_tokens=50)
+    seen = grpo.collect(state, prompts(4, vocabulary=8), toy, config)
+    mask = seen.rollout.mask
+    assert mask.shape[1] < 50 and seen.rollout.terminated.all()
+    loss, metrics = grpo.minibatch_loss(state, seen, config)
+    gained, far = (sum(table[mask].tolist()) / (16 * 50) for table in (seen.advantages, seen.kl))
+    assert far > 0.01 and abs(gained) > 0.001
+    assert metrics["policy/loss"].item() == pytest.approx(-gained, abs=1e-5)
+    assert metrics["policy/kl_loss"].item() == pytest.approx(far, abs=1e-5)
+    assert loss.item() == pytest.approx(0.3 * far - gained, abs=1e-5)
+
+
 @pytest.mark.parametrize("module", [rloo, grpo])
 def test_an_update_samples_as_many_responses_as_its_settings_say(module):
     """And each update its own prompts, as many as it has groups."""

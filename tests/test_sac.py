@@ -318,7 +318,7 @@ def test_experience_is_the_critics_view(world):
     drawn = dataclasses.replace(episodes, logprobs=models.score_tokens(state.policy, episodes))
     seen = sac.experience(state, drawn, enumerated.as_score(scores), config)
     policy, ref = enumerated.logprobs(state.policy), enumerated.logprobs(state.reference)
-    _, _, q = (x.detach() for x in read(state, config, episodes))
+    (_, _, q), paid = (x.detach() for x in read(state, config, episodes)), {}
     for i, (row, t) in enumerate(episodes.mask.nonzero().tolist()):
         where, token = RESPONSES[row][:t], RESPONSES[row][t]
         ratio = policy[where] - ref[where]
@@ -327,8 +327,11 @@ def test_experience_is_the_critics_view(world):
         assert seen.advantages[row, t].item() == pytest.approx(
             (q[i, token] - ALPHA * ratio[token]).item() - value, abs=1e-5
         )
-        paid = enumerated.paid_at_end(scores)(where, token) - ALPHA * ratio[token].item()
-        assert seen.rewards[row, t].item() == pytest.approx(paid, abs=1e-5)
+        paid[row, t] = enumerated.paid_at_end(scores)(where, token) - ALPHA * ratio[token].item()
+        assert seen.rewards[row, t].item() == pytest.approx(paid[row, t], abs=1e-5)
+    for row, t in paid:
+        to_go = sum(GAMMA ** (k - t) * paid[row, k] for k in range(t, len(RESPONSES[row])))
+        assert seen.returns[row, t].item() == pytest.approx(to_go, abs=1e-5)
 
 
 def test_a_blocked_end_has_no_mass_and_breaks_nothing(kind):
@@ -353,6 +356,35 @@ def test_the_target_moves_a_share_tau_of_the_way():
     moved = weights(state.critic)
     assert not torch.equal(moved, before)
     torch.testing.assert_close(weights(state.target), before + 0.25 * (moved - before))
+
+
+def test_every_gradient_step_draws_anew(monkeypatch):
+    policy, config = gpt2(), settings(updates=3)
+    state, drawn, real = sac.init(policy, config, seed=0), [], sac.whole_episodes
+
+    def watched(replay, size, numbers):
+        drawn.append(numbers.initial_seed())
+        return real(replay, size, numbers)
+
+    monkeypatch.setattr(sac, "whole_episodes", watched)
+    list(sac.train(state, prompts(32), toy, config))
+    assert len(drawn) == len(set(drawn)) == 6
+
+
+def test_no_gradient_is_longer_than_its_settings_say():
+    """The actor's and the critic's each."""
+    config = settings(max_grad_norm=1e-3, updates=1, gradient_steps=1)
+    state, taken = sac.init(gpt2(), config, seed=0), []
+    models.sync(state.reference, gpt2(seed=9))  # where the actor begins there would be little to learn
+
+    def watch(optimizer, *_):
+        for group in optimizer.param_groups:
+            taken.append(torch.cat([p.grad.flatten() for p in group["params"] if p.grad is not None]).norm().item())
+
+    state.optimizer.register_step_pre_hook(watch)
+    (metrics,) = sac.train(state, prompts(32), toy, config)
+    assert metrics["policy/gradient_norm"] > 0.01  # as the actor's was
+    assert taken == pytest.approx([1e-3] * 2, rel=1e-3)
 
 
 def test_without_learning_rates_nothing_changes(kind):

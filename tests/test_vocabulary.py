@@ -119,6 +119,22 @@ def test_human_texts_have_no_perplexity_where_their_tokens_do_not_exist():
     assert human_log_perplexity(limited("causal"), tokenizer, ["w1 w2", "w3"]) is None
 
 
+def test_human_log_perplexity_is_a_mean_over_the_tokens_of_all_texts():
+    """One text at a time by the plain model: 33 of unequal length, one of them of more than half the context of 16
+    and one beyond it, which is cut there and has no end."""
+    tokenizer, model = train_tokenizer(kind="word", words=[f"w{i}" for i in range(47)]), gpt2(positions=16)
+    texts = [" ".join(f"w{(7 * i + j * j) % 47}" for j in range(1 + i % 6)) for i in range(31)]
+    texts += [" ".join(f"w{j}" for j in range(n)) for n in (12, 20)]
+    total, tokens = 0.0, 0
+    for text in texts:
+        ids = torch.tensor([EOS, *(3 + int(word[1:]) for word in text.split()), EOS])[:16]
+        with torch.no_grad():
+            logits = model(ids[None]).logits[0]
+        total += torch.nn.functional.cross_entropy(logits[:-1], ids[1:], reduction="sum").item()
+        tokens += len(ids) - 1
+    assert human_log_perplexity(model, tokenizer, texts) == pytest.approx(total / tokens, rel=1e-5)
+
+
 @pytest.mark.parametrize(
     "ids, message",
     [
