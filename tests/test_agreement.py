@@ -197,6 +197,12 @@ def test_clusters_of_one_rating_give_the_error_of_independent_ratings():
     assert found.p == pytest.approx(2 * stats.t.sf(abs(found.estimate) / found.error, 149)) and found.n == 150
 
 
+def test_few_clusters_have_the_error_of_the_mean_and_not_the_smaller_one_of_the_bootstrap():
+    """1, 2, 3, 4: the variance with n - 1 is 5/3, that of the mean 5/12; drawn anew they vary by 5/16."""
+    table = ratings(*((f"i{v}", "ann", v) for v in (1, 2, 3, 4)))
+    assert a.clustered(table, clusters=("item",), resamples=20_000).error ** 2 == pytest.approx(5 / 12, rel=0.03)
+
+
 def test_ten_copies_of_every_rating_do_not_make_the_error_smaller():
     one = a.planted({"x": 0.0, "y": 0.5}, items=60, raters=60, each=1, seed=4)
     ten = pd.concat([one] * 10, ignore_index=True)

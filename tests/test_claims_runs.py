@@ -186,6 +186,16 @@ def test_human_text_is_measured_by_a_yardstick_of_set_size():
 # half the budget -----------------------------------------------------------------------------------------------------
 
 
+def test_at_half_the_budget_the_yardstick_is_that_of_half_the_budget():
+    values, half = arms(0.3), arms(0.3, 0.0)
+    values["ppo_kl_0"] = {"score": values["zero_shot"]["score"] + 1.0}
+    half["ppo_kl_0"] = {"score": half["zero_shot"]["score"] + 2.0}
+    here = results(values, half=half)
+    found = [judge.judge(claim(contrast()), here, split).components[0] for split in ("test", "half")]
+    assert [component.yardstick for component in found] == pytest.approx([1.0, 2.0])
+    assert found[1].effect == pytest.approx(0.15)
+
+
 @pytest.mark.parametrize(
     "before, turns",
     [

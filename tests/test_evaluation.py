@@ -7,6 +7,7 @@ import torch
 from transformers import EpsilonLogitsWarper, TypicalLogitsWarper
 
 from rlnlp.decoding import MASKED_AT_RANDOM, Decoding, generate
+from rlnlp.models import score_tokens
 from rlnlp.rollout import decode, sample, sampling_from
 from rlnlp.samplers import random_mass
 from rlnlp.types import generator, take
@@ -117,6 +118,21 @@ def test_kl_is_left_out_where_there_is_no_distribution(policy):
     start = row_of(policy, Decoding("best", best_of=4, **COMMON))[0]
     assert start["kl"] == pytest.approx(0, abs=1e-6) and start["kl_deployed"] is None
     assert start["kl_deployed_per_response"] == pytest.approx(math.log(4) - 3 / 4)
+
+
+def test_likelihood_is_per_token_and_the_deployed_kl_per_response_too(policy):
+    """Three batches of unequal numbers of responses, which are of unequal lengths; without an evaluator, the reference
+    reads."""
+    other = MAKE["encoder-decoder" if policy.config.is_encoder_decoder else "causal"](seed=6)
+    decoding = Decoding("plain", **COMMON)
+    row = evaluate(policy, other, Judges(None, TOKENIZER, words), prompts(24), decoding, "s", 10)[0]
+    rollouts = generate(policy, prompts(24), decoding, "s", 10)
+    lengths = [int(n) for rollout in rollouts for n in rollout.mask.sum(1)]
+    assert [len(r) for r in rollouts] == [10, 10, 4] and len(set(lengths)) > 1
+    read = sum(score_tokens(other, rollout)[rollout.mask].sum().item() for rollout in rollouts)
+    assert row["generation_log_perplexity"] == pytest.approx(-read / sum(lengths))
+    assert row["length"] == pytest.approx(sum(lengths) / 24)
+    assert row["kl_deployed_per_response"] == pytest.approx(row["kl_deployed"] * row["length"]) and row["kl"] > 0.01
 
 
 @pytest.mark.parametrize(

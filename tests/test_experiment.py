@@ -255,6 +255,20 @@ def test_what_a_curve_says():
     assert training_facts([], config_, 0) | {"diverged": 0.0} == training_facts([], config_, 0)
 
 
+def test_a_curve_diverged_by_more_than_two_wobbles_or_by_where_its_kl_ends():
+    config = checks.load(REPOSITORY / "params.yaml").learner_config("ppo_kl_default").replace(kl_target=0.005)
+
+    def facts(scores, kls):
+        curve = [{"objective/score": s, "objective/kl": k} for s, k in zip(scores, kls)]
+        return training_facts(curve, config, len(curve))
+
+    lower = facts([0.5, 0.55, 0.5, 0.55, 0.5, 0.55, 0.46, 0.5, 0.46], [0.01] * 9)
+    lost = (0.5 + 0.55 + 0.5) / 3 - (0.46 + 0.5 + 0.46) / 3
+    assert lower["wobble"] < lost < 2 * lower["wobble"] and lower["diverged"] == 0
+    passing, ending = (facts([0.5] * 5, kls) for kls in ([0.01, 0.09, 0.01, 0.01, 0.01], [0.01] * 4 + [0.09]))
+    assert (passing["diverged"], passing["peak_kl"], ending["diverged"]) == (0, 0.09, 1)
+
+
 def test_tune_tries_the_same_grid_and_records_its_rule(world):
     write_params(world, tune={"learning_rates": [1e-3, 1e-2], "kl_coefs": [0.05, 0.2], "updates": 2, "draw": 1})
     params, chosen = checks.load(world / "params.yaml"), {}
@@ -270,6 +284,35 @@ def test_tune_tries_the_same_grid_and_records_its_rule(world):
         assert (record["learning_rate"], record["kl_coef"]) == (best["learning_rate"], best["kl_coef"])
     grids = [[(c["learning_rate"], c["kl_coef"]) for c in chosen[a]["candidates"]] for a in chosen]
     assert grids[0] == grids[1] == grids[2] == [(1e-3, 0.05), (1e-3, 0.2), (1e-2, 0.05), (1e-2, 0.2)]
+
+
+@pytest.mark.parametrize(
+    "log_perplexities, chosen",
+    [
+        ((2.11, 2.09, 1.5, 2.2), (1e-3, 0.2)),  # zero-shot 2: at most 2.1, and of those the highest score
+        ((2.4, 2.2, 2.11, 2.3), (1e-2, 0.05)),  # none: the lowest
+    ],
+)
+def test_tune_takes_no_text_a_tenth_of_a_nat_less_likely_than_the_untrained_models(
+    world, monkeypatch, log_perplexities, chosen
+):
+    """Rows as an evaluation gives them, in the order of the grid; nothing is trained."""
+    write_params(world, tune={"learning_rates": [1e-3, 1e-2], "kl_coefs": [0.05, 0.2], "updates": 2, "draw": 1})
+    given = iter([(0.5, 2.0), *zip((0.9, 0.8, 0.7, 0.6), log_perplexities)])
+    blank = dict.fromkeys(("judge", "kl", "distinct_2"), 0.0)
+
+    def evaluated(*asked):
+        score, log_perplexity = next(given)
+        return {"score": score, "generation_log_perplexity": log_perplexity, **blank}, [], None
+
+    for name in ("load_draw", "train"):
+        monkeypatch.setattr(tune, name, lambda *asked, **more: None)
+    monkeypatch.setattr(tune, "ended", lambda training: (training, []))
+    monkeypatch.setattr(tune, "evaluate_decoding", evaluated)
+    params = conditions.search(checks.load(world / "params.yaml"), "ppo")
+    found = tune.search(params.model_copy(update={"scratch": world / "planted"}), world / "ppo.json")
+    assert (found["learning_rate"], found["kl_coef"]) == chosen
+    assert [c["eligible"] for c in found["candidates"]] == [value <= 2.1 for value in log_perplexities]
 
 
 def test_setup_asks_for_determinism_and_the_thread_count():

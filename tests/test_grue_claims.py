@@ -161,6 +161,13 @@ def test_the_word_is_the_ledgers(values, changes, word):
     assert decide(evidence(test(**changes), np.array(values))) == word
 
 
+def test_small_is_within_the_stated_effect_by_two_one_sided_t_tests():
+    values = np.array([0.1, -0.08, 0.05, 0.02, -0.03, 0.09, 0.01, 0.0])
+    sides = [ttest_1samp(values, m, alternative=a).pvalue for m, a in ((0.06, "less"), (-0.06, "greater"))]
+    assert evidence(test(effect=0.06), values).p_small == pytest.approx(max(sides))
+    assert max(sides) == pytest.approx(0.0506629, abs=1e-6)
+
+
 # --------------------------------------------------------------------------------------------------------- the claims
 def judged(known, tests, *, ppo=CLEAR, nlpo=(0.0,) * 5, said=""):
     rows = [*lines("a", "ppo", values=ppo), *lines("a", "nlpo", values=nlpo)]

@@ -18,7 +18,7 @@ from workbook.ledger.claim import ClaimError, repetitions
 from workbook.ledger.looks import Design
 from workbook.ledger.ruling import rule_hash
 from workbook.runs import conditions, measure
-from workbook.statistics.rule import FOR, HOLDS, OPENS
+from workbook.statistics.rule import FOR, HOLDS, OPEN_FOR, OPENS
 from workbook.statistics.sequential import levels, stage_wise
 
 ROOT = Path(__file__).parents[1]
@@ -115,6 +115,19 @@ def test_the_p_of_a_claim_counts_the_looks_before(params, table):
     assert rows["Z02"]["p_look"] == own < whole == pytest.approx(stage_wise(own, (8, 16), 1))
     expected = false_discovery_control([rows["Z01"]["p"], rows["Z02"]["p"]], method="by")
     assert [rows["Z01"]["q"], rows["Z02"]["q"]] == pytest.approx(list(expected))
+
+
+def test_the_word_at_half_the_budget_has_the_looks_level_too(params, table):
+    """Differences of 1 in seven draws and 6 in one: t = 1.625 / .625 = 2.6, p = .035, which holds at .05 alone."""
+    half = table.split == "half"
+    score = table.score.mask(half & (table.condition == "ppo_gamma_095"), 0.0)
+    score = score.mask(half & (table.condition == "ppo_gamma_100"), 1.0)
+    score = score.mask(half & (table.condition == "ppo_gamma_100") & (table.seed == DRAWS[0]), 6.0)
+    early = table.assign(score=score)[table.seed <= DRAWS[7]]
+    (row,) = looks.ledger(design(claims=["Z01"]), CLAIMS, early, params)
+    assert row["look"] == 8 and row["level"] < 0.035 < 0.05
+    assert (row["word"], row["half_word"]) == (HOLDS, OPEN_FOR)
+    assert judge.judge(CLAIMS["Z01"], looks.results_of(early, DRAWS[:8], params), "half").word == HOLDS
 
 
 def test_intervals_are_those_of_the_looks_level(params, table):

@@ -7,9 +7,11 @@ import shutil
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
+from scipy import stats
 
 import workbook.runs.checks
 from tests import second_results
@@ -153,6 +155,28 @@ def test_runs_are_told_apart_by_their_settings(mini):
     budget = tables.load(mini, mini.reports["budget"].conditions)
     shares = {s.label: s.x for s in design.lines(budget, "share") if len(s.x) > 2}
     assert shares == {"ppo": (0.0, 0.1, 0.5, 1.0), "supervised": (0.1, 0.5, 1.0)}
+
+
+def test_a_gain_is_over_the_untrained_model_decoded_alike(mini):
+    results = tables.load(mini, ["zero_shot", "ppo_kl_default"])
+    own, start = (results.values(c, "score", "top_p") for c in ("ppo_kl_default", "zero_shot"))
+    assert (start != results.values("zero_shot", "score")).any()
+    assert design.measure(results, "ppo_kl_default", "gain:score", "top_p").tolist() == (own - start).tolist()
+
+
+def test_a_share_a_spread_and_what_spans_decades_have_their_own_intervals():
+    share = design.estimate(np.array([1.0, 0, 0, 0, 0]), "diverged")
+    exact = stats.binomtest(1, 5).proportion_ci(method="exact")
+    assert (share.estimate, share.low, share.high) == pytest.approx((0.2, exact.low, exact.high))
+    none, all_ = (design.estimate(np.full(5, end), "diverged") for end in (0.0, 1.0))
+    side = 0.025 ** (1 / 5)  # the share of which five of five are seen one time in forty
+    assert (none.low, none.high, all_.low, all_.high) == pytest.approx((0, 1 - side, side, 1))
+    spread = design.estimate(np.array([1.0, 2, 3, 4, 5]), "spread:score")  # squares 10; chi-square of 4 degrees, tables
+    assert spread.estimate == pytest.approx((10 / 4) ** 0.5)
+    assert (spread.low, spread.high) == pytest.approx(((10 / 11.143287) ** 0.5, (10 / 0.484419) ** 0.5), rel=1e-5)
+    decades = design.estimate(np.array([1e-6, 1e-4]), "first_ratio_error")
+    assert decades.estimate == pytest.approx(1e-5)  # one decade from either, times 12.706, t of 1 degree
+    assert np.log10([decades.low, decades.high]) == pytest.approx([-5 - 12.706205, -5 + 12.706205])
 
 
 def test_a_collapsed_run_is_ringed_and_named(mini):

@@ -15,7 +15,7 @@ from workbook.ledger.made import Made, Sample
 from workbook.ledger.published import weights
 from workbook.ledger.sensitivity import NOTHING, REVERSED, STATED, Assay
 from workbook.statistics import paired
-from workbook.statistics.rule import AGAINST, FOR, HOLDS_SMALLER, OPPOSITE, TOO_SMALL
+from workbook.statistics.rule import AGAINST, FOR, HOLDS, HOLDS_SMALLER, OPPOSITE, TOO_SMALL
 
 BOUND = 0.05  # the stated 0.1 yardsticks of 0.5
 REPEATS = 4000
@@ -96,6 +96,15 @@ def test_without_noise_every_world_is_told_right(how, n):
         made = made_of(known, still)
         assert sensitivity.assay(known, made, [n], 20) == Assay(1.0, 1.0)
         assert share(sensitivity.words(known, made, n, 2 * REVERSED, 20), [OPPOSITE]) == 1
+
+
+def test_a_settled_world_leaves_at_its_first_look():
+    """Without noise, every world at 8 seeds; with far more noise than effect, most see the last look."""
+    known = claim(contrast())
+    still = made_of(known, arms(0.3, 1e-9))
+    assert sensitivity.sequence(known, still, (8, 16, 32), STATED, 20) == [(HOLDS, 8)] * 20
+    loud = sensitivity.sequence(known, made_of(known, of_size(0.01)), (8, 16, 32), STATED, 20)
+    assert share([n for _, n in loud], [32]) > 0.5
 
 
 def test_far_more_noise_than_effect_settles_next_to_nothing():

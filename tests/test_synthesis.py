@@ -8,10 +8,12 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import sem
 
 from workbook.ledger import checks
 from workbook.ledger.claim import Claim, ClaimError
 from workbook.results.results import Results
+from workbook.statistics.random_effects import random_effects
 from workbook.synthesis import across, again, changes, curve, files, forest, machines, page, sources, specification
 from workbook.synthesis.sources import Source
 
@@ -422,3 +424,12 @@ def test_the_committed_page_of_changes_is_that_of_the_committed_ledgers(tmp_path
     (tmp_path / "before.csv").write_text((ROOT / "reports/synthesis/before.csv").read_text())
     changes.write(ROOT, checks.load(ROOT / "claims.yaml"), tmp_path)
     assert (tmp_path / "changes.md").read_text() == (ROOT / "reports/synthesis/changes.md").read_text()
+
+
+def test_studies_are_pooled_by_the_standard_errors_of_their_means():
+    made = [planted("a", 0.1, noise=1), planted("c", 0.08, task="other", seeds=(1, 2, 3), noise=3)]
+    [row] = across.across({"Z01": CLAIM}, made)
+    each = [list(effect.per_draw.values()) for effect in row.studies]
+    expected = random_effects([np.mean(v) for v in each], [sem(v) ** 2 for v in each])
+    assert (row.pooled.q, row.pooled.low) == pytest.approx((expected.q, expected.low))
+    assert expected.q > 0.1

@@ -68,6 +68,16 @@ def test_means_are_over_seeds_and_never_over_some_of_them(profile, tmp_path):
     assert found == {"a": {"score": 0.375}, "d": {"judge": 0.333333}}
 
 
+def test_a_learning_curve_is_the_mean_over_the_seeds_that_have_the_update():
+    scores = {("a", 1, 1): 0.5, ("a", 2, 1): 0.25, ("a", 1, 2): 2 / 3, ("a", 2, 2): None, ("b", 1, 2): 0.125}
+    rows = [{"condition": c, "seed": s, "update": u, "objective/score": v} for (c, s, u), v in scores.items()]
+    silent = {"condition": "supervised", "seed": 1, "update": 1}  # samples nothing, so has no score
+    assert tidy.mean_scores([*reversed(rows), silent]) == [
+        {"update": 1, "a": 0.375, "b": None},
+        {"update": 2, "a": 0.666667, "b": 0.125},
+    ]
+
+
 def test_the_other_tables_hold_what_reports_read_and_no_more(profile, tmp_path):
     tidy.main([str(profile / "params.yaml")])
     out = tmp_path / "reports/x"
