@@ -361,15 +361,6 @@ def test_invented_words_by_hand():
     assert rows[0]["human"] == 0.0 and rows[0]["low"] <= 0.25 <= rows[0]["high"]  # two words of each: "good film"
 
 
-def test_texts_of_older_pages_are_read(tmp_path):
-    (tmp_path / "kl").mkdir()
-    pages_of = (
-        "# Samples\n\n## untrained\n\n1. *a* → one\\_two (0.50)\n\n## PPO, β = 0 (ppo_kl_0)\n\n1. *a* → x (0.10)\n"
-    )
-    (tmp_path / "kl/samples.md").write_text(pages_of)
-    assert careful.samples(tmp_path) == {"zero_shot": ["one_two"], "ppo_kl_0": ["x"]}
-
-
 def test_invented_words_are_looked_for_in_texts_of_the_first_seed_alone(tmp_path):
     lines = [{"condition": c, "seed": s, "response": f"{c} {s}"} for c in "ab" for s in (3, 4)]
     (tmp_path / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

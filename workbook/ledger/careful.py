@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -41,11 +40,9 @@ SHARED, TABLE = "shared_5gram", "invented.csv"
 WORDS = 5  # of a stock phrase
 HUMAN, MOST = 50, 8  # human texts for each sample; rows that a table shows
 FEWEST = 10  # texts of a seed that show what it says again and again
-LINE = re.compile(r"^\d+\. \*.*\* → (.*) \(\d\.\d\d\)$", re.MULTILINE)
 PICTURE = "stock_phrases"
 READ = "Right of the dashed line: more of its texts share a phrase with others of them than the untrained model's do."
 UNTRAINED = "zero_shot"
-HEADINGS = ("untrained", "zero-shot (before)")  # of it, on older pages
 
 
 def closers(results: Results, conditions: Sequence[str] | None = None) -> list[Compared]:
@@ -156,21 +153,13 @@ def commonest(texts: Sequence[str]) -> str:
 
 
 def samples(reports: Path) -> dict[str, list[str]]:
-    """Condition -> the first seed's committed texts: of samples.jsonl; where a profile has none, of its pages."""
-    found: dict[str, list[str]] = {}
-    if (file := standing(reports, SAMPLES)).is_file():
-        lines = [json.loads(line) for line in read_text(file).splitlines()]
-        for line in lines:
-            if line["seed"] == lines[0]["seed"]:
-                found.setdefault(line["condition"], []).append(line["response"])
-        return found
-    for file in sorted(reports.glob("*/samples.md")):
-        for section in file.read_text(encoding="utf-8").split("\n## ")[1:]:
-            title, _, body = section.partition("\n")
-            named = re.search(r"\((\w+)\)$", title)
-            condition = UNTRAINED if title in HEADINGS else named[1] if named else title
-            found.setdefault(condition, [text.replace("\\", "") for text in LINE.findall(body)])
-    return {condition: texts for condition, texts in found.items() if texts}
+    """Condition -> the first seed's committed texts, of samples.jsonl."""
+    file, found = standing(reports, SAMPLES), {}
+    lines = [json.loads(line) for line in read_text(file).splitlines()] if file.is_file() else []
+    for line in lines:
+        if line["seed"] == lines[0]["seed"]:
+            found.setdefault(line["condition"], []).append(line["response"])
+    return found
 
 
 def invented(
@@ -286,7 +275,7 @@ def text(results: Results) -> str:
             "each text. In brackets a 95 % interval over texts."
         )
         parts += [about, markdown(table)]
-    if results.samples or list(results.params.reports_folder.glob("*/samples.md")):
+    if any(results.samples.values()):
         parts.append("Texts that nobody selected stand in `samples.md` beside each report of the profile.")
     return "\n\n".join(parts) + "\n"
 

@@ -35,7 +35,6 @@ ABOUT = {  # profile: what its numbers are of; in the order in which pages show 
 DESIGN, DRAWN = "settle", "mini"  # the registered design; the profile that runs its first draws again
 SAME = ("full", "follow_up")  # profiles that hold runs of the design itself: same draws, same numbers to every digit
 FIRST_PAPER, SECOND_PAPER = "arXiv:2210.01241", "CS224N report"
-UNTRAINED = {"zero-shot (before)": "zero_shot"}  # what older pages call it
 
 
 class Settings(yaml.SafeLoader):
@@ -147,21 +146,10 @@ def read_params(root: Path, profile: str) -> dict[str, Any]:
 
 
 def read_texts(reports: Path) -> dict[str, list[Text]]:
-    """Condition -> its texts: of every seed in samples.jsonl; where a profile has none, those of its pages."""
-    found: dict[str, list[Text]] = {}
-    if (file := standing(reports, SAMPLES)).is_file():
-        for line in map(json.loads, read_text(file).splitlines()):
-            response = safe(" ".join(line["response"].split()))
-            text = f"*{safe(short(line['prompt']))}* → {response} ({line['score']:.2f})"
-            found.setdefault(line["condition"], []).append(Text(line["seed"], text))
-        return found
-    for file in sorted(reports.glob("*/samples.md")):
-        whole = file.read_text(encoding="utf-8")
-        seed = re.search(r"^Seed (\d+), the first", whole, re.MULTILINE)
-        for section in whole.split("\n## ")[1:] if seed else ():
-            title, _, body = section.partition("\n")
-            named = re.search(r"\((\w+)\)$", title)
-            condition = UNTRAINED.get(title) or (named[1] if named else title)
-            lines = re.findall(r"^\d+\. (.*)$", body, re.MULTILINE)
-            found.setdefault(condition, [Text(int(seed[1]), line) for line in lines])
+    """Condition -> its texts, of every seed in samples.jsonl."""
+    file, found = standing(reports, SAMPLES), {}
+    for line in map(json.loads, read_text(file).splitlines() if file.is_file() else ()):
+        response = safe(" ".join(line["response"].split()))
+        text = f"*{safe(short(line['prompt']))}* → {response} ({line['score']:.2f})"
+        found.setdefault(line["condition"], []).append(Text(line["seed"], text))
     return found

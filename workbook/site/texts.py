@@ -44,7 +44,7 @@ def section(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
         "committed is here, or on the run's own page."
     )
     again = f" What `{DRAWN}` wrote, on the design's draws and another processor, is with its reports."
-    return "\n\n".join([said + again * bool(of_design and DRAWN in rows), *few(found, rows), *parts])
+    return "\n\n".join([said + again * bool(of_design and DRAWN in rows), *parts])
 
 
 def numbered(found: Committed, profile: str, condition: str, seed: int) -> str:
@@ -113,17 +113,6 @@ OWN = (
     f"number came out again, or those of {join([f'`{name}`' for name in SAME])}, which hold some of the design's runs "
     "digit for digit."
 )
-
-
-def few(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """In a line, the profiles of which most seeds have no text."""
-    said = []
-    for profile in (p for p in rows if p != DESIGN):
-        there = {text.seed for name in named_conditions(rows) for text in found.texts[profile].get(name, ())}
-        every = {*found.measured[profile].seed}
-        if there and len(there) < len(every) / 2:
-            said.append(f"of `{profile}`, {len(there)} of {len(every)} seeds")
-    return [f"**Not of every seed:** {'; '.join(said)}."] if said else []
 
 
 def lacking(found: Committed, profile: str, there: Collection[int], rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
