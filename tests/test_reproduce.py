@@ -392,10 +392,10 @@ def test_an_edited_file_of_the_users_re_runs_the_check(tmp_path):
     cmd = "cat build/brought.json > used.txt; echo x >> count"
     stage = f"  use:\n    cmd: {cmd}\n    deps: [build/brought.json]\n    outs: [used.txt]\n"
     repository_of(tmp_path, "prompts", "mine.csv", stage)
-    (tmp_path / "mine.csv").write_text("prompt\nhello\n")
+    (tmp_path / "mine.csv").write_text("prompt\na\nb\nc\nd\ne\n")
     for count in (1, 1, 2):
         if count == 2:
-            (tmp_path / "mine.csv").write_text("prompt\ngoodbye\n")
+            (tmp_path / "mine.csv").write_text("prompt\na\nb\nc\nd\nf\n")
         assert reproduce(tmp_path, tmp_path / ".scratch", 1)
         assert (tmp_path / "count").read_text().count("x") == count
 
