@@ -275,7 +275,7 @@ def text(results: Results) -> str:
             "each text. In brackets a 95 % interval over texts."
         )
         parts += [about, markdown(table)]
-    if any(results.samples.values()):
+    if any(results.samples.values()) or any(results.params.reports_folder.glob("*/samples.md")):
         parts.append("Texts that nobody selected stand in `samples.md` beside each report of the profile.")
     return "\n\n".join(parts) + "\n"
 
