@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -115,6 +116,19 @@ def test_trap_26_no_verdict_reads_a_printed_table():
     assert len(sizes) > 40 and all(isinstance(size, float) for size in sizes)
     for module in (contrasts.__file__, contrasts.__file__.replace("contrasts", "claims")):
         assert "published" not in Path(module).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", [*grue.load(ROOT / "grue" / "params.yaml").tasks])
+def test_trap_26_no_table_that_is_shown_has_two_rows_alike_or_the_slips(name):
+    """The rows that are copies are of METEOR as ToTTo's reward, the slips of ROUGE combined as NarrativeQA's: a shown
+    table has neither, and none whose ROUGE-Lsum is below its ROUGE-L or whose every distinct-n is another method's."""
+    for about in (tasks.task(name).published, *tasks.task(name).more):
+        for method, row in about.rows.items():
+            assert row.get("rouge_lsum", 1.0) >= row.get("rouge_l", 0.0), method
+            assert 0.971 != row.get("bertscore"), method
+        for one, other in itertools.combinations(about.rows.values(), 2):
+            alike = [key for key in one if one[key] == other.get(key)]
+            assert len(alike) <= len(one) / 2, alike
 
 
 def test_trap_27_supervision_starts_from_the_raw_model_of_the_draw_and_the_printed_one_says_what_it_was():
