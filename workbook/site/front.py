@@ -110,9 +110,10 @@ def five(found: Committed, link: str = WHERE, root: str = "") -> str:
         rows.append(
             {
                 "claim": f"[{claim}]({where}): {' '.join(found.claims[claim]['claim'].split())}",
-                "verdict": f"**{row['word']}**{beside.doubts(row)}; {aside(found, claim)}",
-                "here": effects.raw(component),
                 "published": effects.raw_published(component) or "no number",
+                "here": effects.raw(component),
+                "verdict": f"**{row['word']}**{beside.doubts(row)}",
+                "beside it": aside(found, claim),
                 "where": f"[{row['report']}]({root}{report(found, row['report'])})",
             }
         )
