@@ -60,7 +60,7 @@ def of_dogs(texts: list[str]) -> list[float]:
     return [text.split().count("dogs") / max(1, len(text.split())) for text in texts]
 
 
-def save_bert(folder: Path, labels: tuple[str, ...] = ()) -> str:
+def save_bert(folder: Path, labels: tuple[str, ...] = (), layers: int = 2) -> str:
     """A tiny random BERT with a tokenizer of whole words; with labels, a classifier of pairs."""
     from transformers import BertConfig, BertForSequenceClassification, BertModel, BertTokenizer
 
@@ -71,7 +71,7 @@ def save_bert(folder: Path, labels: tuple[str, ...] = ()) -> str:
     config = BertConfig(
         vocab_size=len(vocabulary),
         hidden_size=16,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
         num_attention_heads=2,
         intermediate_size=32,
         max_position_embeddings=64,

@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from rlnlp.settings import ConfigError
+from tests import scored
 from tests.test_grue_tasks import dialogue
 from tests.test_style import ROOT
 from workbook.grue import gather, real, report, run, tasks
@@ -252,12 +253,19 @@ def test_paper_runs_from_a_t5_and_a_gpt2_under_their_hub_ids(at_hand, mirror, tm
         for name, each in full.overrides.items()
         if name in ("common_gen", "daily_dialog")
     }
+    scored.save_bert(mirror / "models" / own["common_gen"]["models"]["bertscore"], layers=17)
+    own["daily_dialog"]["models"] = {"consistency": "some/nli"}  # beside bertscore, which then is absent
+    scored.save_bert(mirror / "models" / "some" / "nli", ("contradiction", "neutral", "entailment"))
     ours = small("paper", tasks=[*own], meaningless=[], seeds=[1], overrides=own)
     drawn(ours, tmp_path / "paper", monkeypatch)
     rows, _ = gather.draws(ours, tmp_path / "paper" / "draws")
     found = {(row["task"], row["condition"]): row for row in rows}
     assert found["common_gen", "sup_nlpo"]["checkpoint"] == "google-t5/t5-base"
     assert found["daily_dialog", "ppo"]["checkpoint"] == "openai-community/gpt2"
+    for name, read, absent in (("common_gen", "bertscore", None), ("daily_dialog", "consistency", "bertscore")):
+        told = [row for row in rows if row["task"] == name]
+        assert len(told) > 6 and all(-1 <= row[f"metric/{read}"] <= 1 for row in told)
+        assert found[name, "ppo"]["absent"] == absent
     assert found["common_gen", "ppo"]["split"] == "validation, the first 8 of 12"
     assert found["common_gen", "ppo"]["decoding"].startswith("5 beams, max_new_tokens=20, min_new_tokens=5")
     trained = [found["common_gen", name]["reward"] for name in ("zero_shot", "supervised")]
@@ -423,7 +431,7 @@ def test_the_plan_says_what_is_missing_and_grows_with_what_is_asked(tmp_path, mo
     assert grue_plan.main(["paper"]) == 3
     said = capsys.readouterr().out
     assert "MISSING: download it, or a mirror's models/google-t5/t5-base" in said and "222,903,552 parameters" in said
-    assert said.count("MISSING") == 2 + 7
+    assert said.count("MISSING") == 2 + 3 + 7  # three that scores read
     assert grue_plan.main(["real"]) == 1 and "trains its own models" in capsys.readouterr().err
     assert grue_plan.main(["papre"]) == 1
     assert (

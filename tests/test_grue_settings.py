@@ -78,6 +78,35 @@ def test_a_wrong_setting_is_named_with_what_was_expected(tmp_path, line, message
         grue.load(tmp_path / "params.yaml")
 
 
+UNREADABLE = [
+    ("common_gen", {"bertscor": "some/bert"}, "common_gen.models: .*bertscor: .* did you mean 'bertscore'"),
+    ("common_gen", {"rouge_1": "some/bert"}, r"rouge_1: expected one of \['bertscore', 'consistency'\]"),
+    ("wmt16", {"bertscore": "FacebookAI/roberta-large"}, "wmt16.models: .*reads 'en', the responses are 'de'"),
+]
+
+
+@pytest.mark.parametrize(("task", "models", "message"), UNREADABLE)
+def test_a_model_that_no_score_of_the_task_can_read_is_refused_before_any_work(tmp_path, task, models, message):
+    values = yaml.safe_load(PARAMS.read_text())
+    values["overrides"][task] = {**values["overrides"][task], "models": models}
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(values))
+    with pytest.raises(ConfigError, match=message):
+        grue.load(tmp_path / "params.yaml")
+
+
+def test_a_run_is_of_the_content_of_the_model_that_a_score_reads(tmp_path):
+    task, values = tasks.task("common_gen"), grue.load(PARAMS).model_dump()
+    kept = []
+    for folder, content in (("", ""), ("one", "a"), ("one", "b"), ("two", "b")):
+        own = {**values["overrides"]["common_gen"], "models": {"bertscore": str(tmp_path / folder)} if folder else {}}
+        (tmp_path / (folder or "none")).mkdir(exist_ok=True)
+        (tmp_path / (folder or "none") / "weights").write_text(content)
+        ours = grue.Grue.model_validate({**values, "overrides": {**values["overrides"], "common_gen": own}})
+        kept.append(run.inputs(run.Bench(ours, tmp_path, ["a"]), task, arm("zero_shot"), 1))
+    assert len({json.dumps(one, sort_keys=True) for one in kept}) == 4
+    assert {*kept[1]} - {*kept[0]} == {"setting models"}
+
+
 def test_an_arms_own_settings_win_over_the_tasks_and_the_tasks_over_all():
     ours = grue.Grue.model_validate({**VALUES, "overrides": {"made_up": {"learner": {"kl_coef": 0.3, "updates": 4}}}})
     assert (

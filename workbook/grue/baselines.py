@@ -54,7 +54,7 @@ def rows(ours: Grue, task: Task) -> list[dict[str, Any]]:
     found = []
     for seed in ours.seeds:
         train, test = (given(ours, task, seed, part) for part in ("train", "test"))
-        scoring = ready(task, ours.reward(task), train)
+        scoring = ready(task, ours.reward(task), train, ours.models_of(task.name), ours.device)
         about = {"task": task.name, "seed": seed, **said_of(ours, task), "decoding": "none", "checkpoint": "none"}
         for name, answer in task.trivial.items():
             numbers = judged(task, scoring, test, [answer(e) for e in test])

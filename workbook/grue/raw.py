@@ -22,12 +22,20 @@ from workbook.draws.language_model import train_language_model
 from workbook.draws.shapes import MANY, STEPS, LanguageModel, Shape
 from workbook.draws.tokenizer import encode
 from workbook.draws.training import fit, keep_memory
+from workbook.store.files import folder_hash
+from workbook.texts import hub
 
 PAD, END, UNKNOWN, SENTINELS = "<pad>", "</s>", "<unk>", 32
 NAMED = [f"<extra_id_{i}>" for i in range(SENTINELS)]
 PIECE = r"<[^<>\s]+>|[\w'-]+|[^\w\s]"  # a <name>, a word, a mark
 ATTENTION = "eager"  # T5's own on a processor: it takes 7 % less of a training step than torch's fused one
 MIXED = tuple[str, str]  # a prompt of the mix and its answer
+
+
+def content(named: str) -> dict[str, str]:
+    """A model of others: its name and, where it lies in a folder, the hash of its content."""
+    place = hub.find("models", named)
+    return {"model": named, "content": folder_hash(place) if isinstance(place, Path) else ""}
 
 
 class Raw(Shape):

@@ -33,7 +33,7 @@ from workbook.grue.arms import ARMS, Arm, arm, shuffled
 from workbook.grue.encoding import encode
 from workbook.grue.evaluate import evaluate, spread
 from workbook.grue.example import Example, Task
-from workbook.grue.raw import ATTENTION, causal_tokenizer, t5_tokenizer, train_causal, train_t5
+from workbook.grue.raw import ATTENTION, causal_tokenizer, content, t5_tokenizer, train_causal, train_t5
 from workbook.grue.rows import examples
 from workbook.grue.scoring import families, ready
 from workbook.grue.settings import Grue
@@ -42,7 +42,7 @@ from workbook.grue.world import raw as world
 from workbook.results.tables import short
 from workbook.runs import algorithms
 from workbook.store import states, tables
-from workbook.store.files import atomic_json, atomic_write, file_hash, folder_hash, read_json, whole
+from workbook.store.files import atomic_json, atomic_write, file_hash, read_json, whole
 from workbook.store.fingerprint import digest, fingerprint_inputs
 from workbook.store.identity import here, root_of
 from workbook.store.once import once
@@ -81,8 +81,7 @@ def raw_inputs(bench: Bench, causal: bool, seed: int) -> dict[str, str]:
     """What decides a raw model; of one that was brought, its content (of the hub's: its id)."""
     ours = bench.settings
     if named := ours.bring.named(causal):
-        place = hub.find("models", named)
-        return {"model": named, "content": folder_hash(place) if isinstance(place, Path) else ""}
+        return content(named)
     values = {"shape": ours.causal if causal else ours.raw, "texts": ours.raw.texts, "words": list(bench.words)}
     values |= {"seed": seed, "threads": ours.threads, "causal": causal}
     if ours.real:
@@ -144,6 +143,8 @@ def inputs(bench: Bench, task: Task, chosen: Arm, seed: int) -> dict[str, str]:
         values |= {"test": ours.overrides[task.name].test, **real.identity(task)}
     if ours.device != "cpu":
         values["device"] = ours.device
+    if models := ours.models_of(task.name):
+        values["models"] = {score: content(model) for score, model in models.items()}
     if chosen.reward:
         values["paid"] = dict(chosen.reward)
     code = [root_of(_make_part), root_of(chosen.pay), *(algorithms.roots(learner, here()) if learner else [])]
@@ -159,7 +160,7 @@ def roots(ours: Grue, task: Task) -> list[str]:
 
 
 def _of_task(ours: Grue, task: Task) -> list[str]:
-    return _ours([root(task.name)]) + families({*task.metrics, *ours.reward(task)})
+    return _ours([root(task.name)]) + families({*task.metrics, *ours.reward(task), *ours.models_of(task.name)})
 
 
 def part(bench: Bench, task: Task, chosen: Arm, seed: int) -> Path:
@@ -179,8 +180,9 @@ def _make_part(bench: Bench, task: Task, chosen: Arm, seed: int, fresh: Path, ho
         model.set_attn_implementation(ATTENTION)
     rows = {name: given(ours, task, seed, name) for name in PARTS}
     prompts = {name: to(encode(some, tokenizer, ours.prompt_tokens(task)), ours.device) for name, some in rows.items()}
-    scoring = ready(task, ours.reward(task), rows["train"])
-    paid = ready(task, chosen.reward, rows["train"]).reward if chosen.reward else scoring.reward
+    models = ours.models_of(task.name), ours.device
+    scoring = ready(task, ours.reward(task), rows["train"], *models)
+    paid = ready(task, chosen.reward, rows["train"], *models).reward if chosen.reward else scoring.reward
     policy, curve = _trained(bench, task, chosen, seed, (model, tokenizer), prompts, paid, home)
     found = evaluate(
         policy,

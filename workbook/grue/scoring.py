@@ -15,6 +15,7 @@ from typing import Any
 
 from rlnlp import metrics
 from rlnlp.scoring import Reward
+from rlnlp.settings import nearest
 from workbook.grue import scores
 from workbook.grue.example import Example, Task
 from workbook.scores import NAMES as FAMILIES
@@ -96,12 +97,31 @@ class Scoring:
         return each, corpus | {name: float(function(list(responses))) for name, function in self.plain.items()}
 
 
-def ready(task: Task, weights: Mapping[str, float], examples: Sequence[Example]) -> Scoring:
-    """A task's scores. weights: of its reward; examples: of training. Raises ``ScoreError`` for an unknown name,
-    and for a reward that cannot be had."""
+def reading(score: str, model: str, task: Task, device: str) -> dict[str, Any]:
+    """The settings of a score that reads a model. Raises ``ScoreError`` for another score, and for a model of another
+    language than the task's."""
+    known = [name for name, each in scores.known().items() if "model" in each.settings]
+    if score not in known:
+        raise ScoreError(f"{score}: expected one of {known}, the scores that read a model{nearest(score, known)}")
+    found, more = {"model": model}, {"language": task.language, "device": device}
+    found |= {name: value for name, value in more.items() if name in scores.known()[score].settings}
+    scores.known()[score].at(**found)
+    return found
+
+
+def ready(
+    task: Task,
+    weights: Mapping[str, float],
+    examples: Sequence[Example],
+    models: Mapping[str, str] = {},
+    device: str = "cpu",
+) -> Scoring:
+    """A task's scores. weights: of its reward; examples: of training; models: score -> the model it reads, on device.
+    Raises ``ScoreError`` for an unknown name, and for a reward that cannot be had."""
     known = {name: READY[name](examples) for name in {*weights, *task.metrics} & {*READY}}
+    known |= {name: reading(name, model, task, device) for name, model in models.items()}
     found, absent = {}, {}
-    for name in (name for name in task.metrics if name not in PLAIN):
+    for name in (name for name in dict.fromkeys([*task.metrics, *models]) if name not in PLAIN):
         if name not in scores.known():
             scores.score(name)  # says what is wrong with the name
         missing = [each for each in scores.known()[name].required if each not in known.get(name, {})]

@@ -72,6 +72,10 @@ class Overrides(Settings):
     continued: dict[str, Any] = Field({}, description="of all three, for arms that begin with another arm's weights")
     decode: dict[str, Any] = Field({}, description="of the task's decoding at evaluation")
     reward: dict[str, float] = Field({}, description="scores and weights that training pays; {} = the task's own")
+    models: dict[str, str] = Field(
+        {},
+        description="score -> the model it reads, by hub id or folder: bertscore, consistency; the tables have it then",
+    )
 
 
 class Grue(Settings):
@@ -120,11 +124,22 @@ class Grue(Settings):
             self.rows_of(name), self.supervised_of(name)
             if spare := {*own.decode} - {*decodes}:
                 raise ValueError(f"overrides.{name}.decode: unknown name{nearest(min(spare), decodes)}")
+            if own.models:
+                self._see_models(name)
         if self.real and not self.bring.encoder_decoder and (self.raw.mixed or not self.raw.vocabulary):
             raise ValueError("raw: expected, a BPE vocabulary and mixed 0, as rows are real: there is no mix of them")
         if self.real and not self.bring.causal and self.causal.tokenizer != "bpe":
             raise ValueError("causal.tokenizer: expected, bpe, as rows are real")
         return self
+
+    def _see_models(self, name: str) -> None:
+        from workbook.grue import scoring, tasks  # nltk, sacrebleu, evaluate: only where a score reads a model
+
+        for score, model in self.models_of(name).items():
+            try:
+                scoring.reading(score, model, tasks.task(name), self.device)
+            except ValueError as error:
+                raise ValueError(f"overrides.{name}.models: expected, what a score can read: {error}") from None
 
     @property
     def real(self) -> bool:
@@ -174,6 +189,10 @@ class Grue(Settings):
         own = dataclasses.replace(task.decode, **self.overrides[task.name].decode)
         longest = min(own.max_new_tokens, self.horizon(task))
         return dataclasses.replace(own, max_new_tokens=longest, min_new_tokens=min(own.min_new_tokens, longest))
+
+    def models_of(self, task: str) -> dict[str, str]:
+        """Score -> the model that it reads on a task."""
+        return dict(self.overrides[task].models)
 
     def reward(self, task: Task) -> dict[str, float]:
         return self.overrides[task.name].reward or dict(task.reward)

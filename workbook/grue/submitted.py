@@ -115,6 +115,7 @@ def _row(ours: Grue, name: str, task_name: str, seed: int, said: Mapping[str, st
         raise SubmissionError(
             f"{task_name}, seed {seed}: no test example is called {spare[0]!r}{nearest(spare[0], ids)}"
         )
-    numbers = judged(task, ready(task, ours.reward(task), train), test, [said[one] for one in ids])
+    scoring = ready(task, ours.reward(task), train, ours.models_of(task_name), ours.device)
+    numbers = judged(task, scoring, test, [said[one] for one in ids])
     about = {"task": task_name, "condition": name, "seed": seed, "kind": "submitted", "split": "test"}
     return {**about, "decoding": "its own", "checkpoint": "its own", **numbers}

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from workbook.grue import real, tasks
+from workbook.grue.raw import content
 from workbook.grue.settings import Grue
 from workbook.stages import outside
-from workbook.store.files import atomic_json, folder_hash, read_json
-from workbook.texts import hub
+from workbook.store.files import atomic_json, read_json
 
 GIVEN = "given.json"  # in the folder of a profile: task -> what its committed rows are of
 CODE = "code.json"  # beside it: task -> the identity of the code that made them
@@ -76,7 +76,8 @@ def _ask(names: Sequence[str]) -> None:
 def _of(ours: Grue, name: str) -> dict[str, str]:
     task = tasks.task(name)
     found = real.identity(task)
-    if named := ours.bring.named(task.causal):
-        model = str(hub.find("models", named))
-        found["model"] = folder_hash(model) if Path(model).is_dir() else model
+    brought = {"model": ours.bring.named(task.causal), **ours.models_of(name)}
+    for what, named in brought.items():
+        if named:
+            found[what] = content(named)["content"] or named
     return found

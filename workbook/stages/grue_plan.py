@@ -101,9 +101,10 @@ def parts(ours: Grue, task: Task, model: Shape, sustained: float, wait: float) -
 
 def looked(ours: Grue) -> tuple[list[tuple[str, str, str]], int]:
     """((kind, name, where it is or what to download), how many are not at hand)."""
-    named = [("models", ours.bring.named(causal)) for causal in sorted({tasks.task(t).causal for t in ours.tasks})]
+    named = [ours.bring.named(causal) for causal in sorted({tasks.task(t).causal for t in ours.tasks})]
+    named += [model for task in ours.tasks for model in ours.models_of(task).values()]
     found, missing = [], 0
-    for name in (name for _, name in named if name):
+    for name in filter(None, dict.fromkeys(named)):
         try:
             where = hub.find("models", name)
         except hub.DataError:

@@ -16,21 +16,21 @@ BATCH = 64
 
 
 @functools.lru_cache(2)
-def _loaded(model: str):
+def _loaded(model: str, device: str):
     from transformers import AutoModel
 
     # a model trained on masked words has no pooler, and none is needed
     tokenizer, encoder = pretrained.read_tokenizer(model), pretrained.read_model(AutoModel, model, "pooler.")
     longest = min(tokenizer.model_max_length, encoder.config.max_position_embeddings - 2)  # RoBERTa's begin at 2
-    return tokenizer, encoder, longest
+    return tokenizer, encoder.to(device), longest
 
 
 @torch.no_grad()
-def embedded(texts: list[str], model: str, layer: int) -> list[tuple[torch.Tensor, torch.Tensor]]:
+def embedded(texts: list[str], model: str, layer: int, device: str) -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Of each text the unit vectors [n, D] of its tokens, special ones too, and which are no special ones [n]."""
-    tokenizer, encoder, longest = _loaded(model)
+    tokenizer, encoder, longest = _loaded(model, device)
     options = {"padding": True, "truncation": True, "max_length": longest, "return_special_tokens_mask": True}
-    batch = tokenizer(texts, return_tensors="pt", **options)
+    batch = tokenizer(texts, return_tensors="pt", **options).to(device)
     special, mask = batch.pop("special_tokens_mask").bool(), batch["attention_mask"].bool()
     hidden = encoder(**batch, output_hidden_states=True).hidden_states[layer]
     vectors = torch.nn.functional.normalize(hidden, dim=-1)
@@ -49,10 +49,15 @@ def similarity(ours: tuple, theirs: tuple) -> float:
 
 
 def bertscore(
-    predictions: list[str], references: list[list[str]], model: str, language: str, layer: int | None = None
+    predictions: list[str],
+    references: list[list[str]],
+    model: str,
+    language: str,
+    layer: int | None = None,
+    device: str = "cpu",
 ) -> list[float]:
     """Each response's best F over its references. layer: of the hidden states; None: the published one of a model of
-    ``MODELS``, else the last. Texts longer than the model takes are cut."""
+    ``MODELS``, else the last; device: of the model. Texts longer than the model takes are cut."""
     layer = MODELS.get(Path(model).name, ("", -1))[1] if layer is None else layer
     out = []
     for start in range(0, len(predictions), BATCH):
@@ -61,12 +66,12 @@ def bertscore(
         vectors = {}
         for first in range(0, len(texts), BATCH):
             some = texts[first : first + BATCH]
-            vectors |= zip(some, embedded(some, model, layer))
+            vectors |= zip(some, embedded(some, model, layer, device))
         out += [max(similarity(vectors[text], vectors[given]) for given in row) for text, row in part]
     return out
 
 
-def _reads(model: str, language: str, layer: int | None = None) -> None:
+def _reads(model: str, language: str, layer: int | None = None, device: str = "cpu") -> None:
     known = MODELS.get(Path(model).name, ("",))[0]
     if known and known != language:
         many = [name for name, (of, _) in MODELS.items() if not of]
@@ -83,7 +88,7 @@ SCORES = (
         bertscore,
         range=(-1.0, 1.0),
         needs="models/<an encoder>, published: roberta-large for English, else bert-base-multilingual-cased",
-        settings=("model", "language", "layer"),
+        settings=("model", "language", "layer", "device"),
         required=("model", "language"),
         check=_reads,
         note="no idf weights, not rescaled",
@@ -93,6 +98,6 @@ SCORES = (
 
 class Bertscore(family.Family):
     """F1 of BERTScore, in [-1, 1]: of each response its best reference, averaged; settings model (folder or hub id),
-    language of the responses, layer."""
+    language of the responses, layer, device."""
 
     scores = SCORES

@@ -14,7 +14,7 @@ BATCH = 32
 
 
 @functools.lru_cache(2)
-def _loaded(model: str):
+def _loaded(model: str, device: str):
     """(tokenizer, classifier, column of entailment, column of contradiction)."""
     from transformers import AutoModelForSequenceClassification
 
@@ -25,24 +25,24 @@ def _loaded(model: str):
             f"score consistency: {model}: expected a classifier with labels 'entailment' and 'contradiction', "
             f"got {sorted(columns)}"
         )
-    return pretrained.read_tokenizer(model), classifier, columns["entailment"], columns["contradiction"]
+    return pretrained.read_tokenizer(model), classifier.to(device), columns["entailment"], columns["contradiction"]
 
 
 @torch.no_grad()
-def judged(pairs: list[tuple[str, str]], model: str) -> list[tuple[float, float]]:
+def judged(pairs: list[tuple[str, str]], model: str, device: str) -> list[tuple[float, float]]:
     """P(entailment), P(contradiction) of each (premise, hypothesis)."""
-    tokenizer, classifier, entails, contradicts = _loaded(model)
+    tokenizer, classifier, entails, contradicts = _loaded(model, device)
     longest = min(tokenizer.model_max_length, classifier.config.max_position_embeddings - 2)
     out = []
     for start in range(0, len(pairs), BATCH):
         premises, hypotheses = map(list, zip(*pairs[start : start + BATCH]))
         options = {"padding": True, "truncation": "only_first", "max_length": longest, "return_tensors": "pt"}
-        chances = classifier(**tokenizer(premises, hypotheses, **options)).logits.softmax(-1)
+        chances = classifier(**tokenizer(premises, hypotheses, **options).to(device)).logits.softmax(-1)
         out += [(row[entails], row[contradicts]) for row in chances.tolist()]
     return out
 
 
-def consistency(predictions: list[str], source: list[str], model: str) -> list[float]:
+def consistency(predictions: list[str], source: list[str], model: str, device: str = "cpu") -> list[float]:
     """Mean over a response's sentences of [max over the source's sentences of P(entailment) - max of P(contradiction)].
 
     ``source`` is the text itself, not a prompt with the task's words before it. 0.0 where a side has no sentence of
@@ -51,7 +51,7 @@ def consistency(predictions: list[str], source: list[str], model: str) -> list[f
     out = []
     for text, given in zip(predictions, source):
         said, known = ([s for s in tokens.sentences(side) if len(s) > SHORTEST] for side in (text, given))
-        chances = iter(judged([(premise, claim) for claim in said for premise in known], model))
+        chances = iter(judged([(premise, claim) for claim in said for premise in known], model, device))
         values = []
         for _ in said if known else ():
             entailed, contradicted = zip(*(next(chances) for _ in known))
@@ -68,7 +68,7 @@ SCORES = (
         range=(-1.0, 1.0),
         columns=("source",),
         needs="models/<a classifier of natural language inference>",
-        settings=("model",),
+        settings=("model", "device"),
         required=("model",),
         note="says of one NLI model what it says; sentences cut by a rule; not the SummaC package",
     ),
@@ -76,6 +76,6 @@ SCORES = (
 
 
 class Consistency(family.Family):
-    """Entailment less contradiction, in [-1, 1], averaged; column source, setting model (folder or hub id)."""
+    """Entailment less contradiction, in [-1, 1], averaged; column source, settings model (folder or hub id), device."""
 
     scores = SCORES
