@@ -156,6 +156,18 @@ def test_a_frontiers_points_are_the_tables():
     assert {row["line"] for row in chart["datasets"]["means"]} == {"PPO"}  # one line: they differ in β alone
 
 
+def test_runs_of_an_adaptive_beta_are_one_line_of_the_frontier_along_their_targets():
+    runs = ["ppo_target_high", "ppo_target_tiny", "ppo_kl_0", "ppo_kl_default", "nlpo_target_low", "zero_shot"]
+    data = report_charts.frontier(found(), "x", "full", runs)["x-kl_deployed"]["datasets"]
+    lines = {(mean["line"], mean["run"], mean["along"]) for mean in data["means"]}
+    assert lines >= {
+        ("PPO, adaptive β", "PPO, KL target 0.15", 0.15),
+        ("PPO, adaptive β", "PPO, KL target 0.02", 0.02),
+        ("NLPO, adaptive β", "NLPO, KL target 0.1", 0.1),
+    }
+    assert {line for line, *_ in lines} == {"PPO", "PPO, adaptive β", "NLPO, adaptive β", report_charts.START}
+
+
 def test_a_frontier_has_the_pictures_colours_and_one_legend():
     runs = ["zero_shot", "nlpo_kl_0", "ppo_kl_0", "grpo"]
     chart = report_charts.frontier(found(), "x", "mini", runs)["x-kl_deployed"]

@@ -31,7 +31,8 @@ TICKS = (0, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)  # of that axis; its own would
 FULL = 0.001  # share cut away below which the axis of the mass kept is linear
 CUTS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.001, 0)  # ticks of that axis, which runs to the right as less is cut
 FIRST, START, NO_MASK = ("PPO", "NLPO"), "untrained", "no mask"  # lines that look as in the pictures, and grey ones
-SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "triangle-right", "triangle-left", "wedge")
+BOW = "M-.9,-.9L.9,.9L.9,-.9L-.9,.9Z"  # a path: Vega's other shapes are needles at this size
+SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "triangle-right", "triangle-left", BOW)
 PLAIN = ("algorithm", "kl_coef", *MEASURED)  # settings of a run that differs from its learner in β alone, if at all
 COSTS = ("generation_log_perplexity", "kl_deployed")
 Draw = Callable[[Committed, str, str, Sequence[str]], dict[str, Chart]]
@@ -51,21 +52,30 @@ def on_reviews(
 
 
 def line_of(found: Committed, profile: str, condition: str) -> str:
-    """What a run is called but for β: runs of one name are joined, along β."""
-    entry = {k: v for k, v in found.runs[profile].get(condition, {}).items() if k != "kl_coef"}
-    return naming.name(entry, found.runs[profile]) if entry else named(found, profile, condition)
+    """What a run is called but for β, or for the KL that an adaptive β is to keep: runs of one name are joined."""
+    entry = {k: v for k, v in found.runs[profile].get(condition, {}).items() if k not in ("kl_coef", "kl_target")}
+    name = naming.name(entry, found.runs[profile]) if entry else named(found, profile, condition)
+    return f"{name}, adaptive β" if target(found, profile, condition) else name
+
+
+def target(found: Committed, profile: str, condition: str) -> float:
+    """The KL that a run's β adapts to keep, nats per token; 0 of a fixed β."""
+    return found.runs[profile].get(condition, {}).get("kl_target") or 0.0
 
 
 def frontier(
     found: Committed, name: str, profile: str, conditions: Sequence[str], costs: Sequence[str] = COSTS
 ) -> dict[str, Chart]:
     """Score against log-perplexity and against KL: a point a draw, a larger one at each run's mean; runs that differ
-    in β alone are joined."""
+    in β alone, or in an adaptive one's target, are joined."""
     made = {}
     for across in costs:
         rows = [
             about
-            | {"line": line_of(found, profile, one.condition), "along": one.kl_coef}
+            | {
+                "line": line_of(found, profile, one.condition),
+                "along": target(found, profile, one.condition) or one.kl_coef,
+            }
             | {"x": float(f"{getattr(one, across):.5g}"), "y": float(f"{one.score:.5g}")}
             for one, about in on_reviews(found, profile, conditions)
             if pd.notna(getattr(one, across)) and pd.notna(one.score)
@@ -83,7 +93,7 @@ def against_kl(found: Committed, name: str, profile: str, conditions: Sequence[s
 
 def along_beta(found: Committed, name: str, profile: str, conditions: Sequence[str]) -> dict[str, Chart]:
     """`against_kl` of the runs that another β was tried of, and of the untrained model; none where there are none."""
-    lines = {c: line_of(found, profile, c) for c in conditions}
+    lines = {c: line_of(found, profile, c) for c in conditions if not target(found, profile, c)}
     often = [c for c, line in lines.items() if line == START or [*lines.values()].count(line) > 1]
     return against_kl(found, name, profile, often) if {lines[c] for c in often} - {START} else {}
 
