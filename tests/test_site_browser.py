@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.xdist_group("site"), pytest.mark.timeout(900 * SLOWER)
 SEARCHES = {  # what a visitor wants to know: the links that lead there from home, and what stands there
     "Does NLPO beat PPO?": (["The claim, tested"], ["P04. NLPO scores higher than PPO"]),
     "The texts of seed 4 without the penalty on real reviews": (
-        ["Texts of real reviews without the penalty"],
+        ["What they wrote without the penalty, of real reviews"],
         ["PPO, β = 0; reviews, seed 4"],
     ),
     "Train my own model with my own reward": (

@@ -109,7 +109,7 @@ def home(found: Committed) -> str:
             "\n".join(f"- {asked} [{label}](/{page})" for asked, (label, page) in WAYS.items()),
             front.shown(found),
             "## Five results",
-            front.five(found, "/claims/{claim}/index.md", "/"),
+            front.five(found, "/claims/{claim}/index.md"),
             front.legend(found),
             f"## Cite this\n\n{cite.whole(found.root)}",
         ]
@@ -119,7 +119,10 @@ def home(found: Committed) -> str:
 WAYS = {  # what a visitor asks: where it is answered
     "Does NLPO beat PPO?": ("The claim, tested", "claims/P04/index.md"),
     "Which claims hold?": ("Findings", "findings/index.md"),
-    "What do such models write?": ("Texts of real reviews without the penalty", "claims/P01/index.md#texts-of-reviews"),
+    "What do such models write?": (
+        "What they wrote of real reviews, without the penalty too",
+        "claims/P01/index.md#texts-of-reviews",
+    ),
     "My model, my reward?": ("Twelve lines of Python", "docs/use/twelve_lines.md"),
     "Run one claim again?": ("Choose it, its page has the command", "findings/index.md#claim-by-claim"),
     "Learn it?": ("The lessons", "docs/learn/lessons.md"),

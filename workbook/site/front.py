@@ -81,8 +81,8 @@ def real(found: Committed) -> str:
     times, smaller = (f"{math.exp(tests['ppo human perplexity']['difference']):.2f}" for tests in (one, five))
     said = "a judge approves" if one["ppo independent judge"]["low"] > 0 else "no judge is shown to approve"
     return (
-        f"On real reviews (a piece of a word) {times} times, where it moves less and {said}, and {smaller} times with "
-        "smaller models and pieces."
+        f"On real reviews it is less: {times} times for a piece of a word, where a model moves less and {said}, and "
+        f"{smaller} times with smaller models and pieces."
     )
 
 
@@ -100,31 +100,23 @@ def weights(found: Committed) -> int:
     return count
 
 
-def five(found: Committed, link: str = WHERE, root: str = "") -> str:
-    """The table of five results. link: where a claim's row leads, of `claim` and `name`, the claim in small letters;
-    root: before the path of a report."""
+def five(found: Committed, link: str = WHERE) -> str:
+    """The table of five results. link: where a claim's row leads, of `claim` and `name`, the claim in small letters:
+    to the numbers of the row, and to all that decides the claim."""
     rows = []
     for claim, name in FIVE.items():
         row, component = found.ledgers[DESIGN][claim], test(found, claim, name)
-        where = link.format(claim=claim, name=claim.lower())
         rows.append(
             {
-                "claim": f"[{claim}]({where}): {' '.join(found.claims[claim]['claim'].split())}",
+                "claim": " ".join(found.claims[claim]["claim"].split()),
                 "published": effects.raw_published(component) or "no number",
                 "here": effects.raw(component),
                 "verdict": f"**{row['word']}**{beside.doubts(row)}",
                 "beside it": aside(found, claim),
-                "where": f"[{row['report']}]({root}{report(found, row['report'])})",
+                "where": f"[{claim}]({link.format(claim=claim, name=claim.lower())})",
             }
         )
     return markdown(pd.DataFrame(rows))
-
-
-def report(found: Committed, name: str) -> str:
-    """The page of a report, of the first profile with it that holds runs of the design. Raises: StopIteration without
-    one."""
-    pages = (f"reports/{profile}/{name}/verdict.md" for profile in SAME)
-    return next(page for page in pages if (found.root / page).is_file())
 
 
 def aside(found: Committed, claim: str) -> str:
