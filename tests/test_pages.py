@@ -69,7 +69,10 @@ def test_a_new_ablation_is_a_new_file_and_nothing_else(planted, tmp_path, monkey
     shown = planted.model_copy(update={"reports": {"brand_new": planted.reports["family"]}})
     shown._path = planted.path
     text = pages.opening(pages.load(shown, "brand_new"))
-    assert text.startswith("# Is it new?") and "**Answer.** NLPO minus PPO: the score" in text
+    assert (
+        text.startswith("# Is it new?")
+        and "**Answer.** By each comparison's own interval, the score (reward model) is higher than PPO in" in text
+    )
 
 
 @pytest.mark.parametrize("name", second_results.NAMES)

@@ -33,6 +33,7 @@ out which token earned it.""",
     "finals": """Whatever a run was paid for, it is measured by the usual reward of its world. Further right is
 better.""",
 }
+COUNTED = (("score", "PPO", 1), ("score", "PPO", -1))
 LIMITS = (
     "A learning rate that was searched for was so on reviews, on one draw; on numbers settings were found by trial.",
     "On reviews episodes are equal, but not the computing; on numbers each learner has its own budget.",
