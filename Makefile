@@ -104,12 +104,13 @@ test: env
 	@exec .venv/bin/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 # Texts open as pages, and nobody is asked about news: defaults of this environment's JupyterLab, which your own settings override.
-# It opens at the site's home, which its server shows below /static/, with links into the lab; `make site` makes that anew.
+# It opens at the site's home, which its server shows below /static/, with links into the lab: made where there is none, or a page or a report is newer.
 LAB := {"@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"markdown": "Markdown Preview"}}, \
         "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}
 lab: env
 	@mkdir -p .venv/share/jupyter/lab/settings && echo '$(LAB)' > .venv/share/jupyter/lab/settings/overrides.json
-	@[ -f site/index.html ] || .venv/bin/python -m workbook.site
+	@[ -f site/index.html ] && [ -z "$$(find docs reports claims.yaml README.md -type f -newer site/index.html -print -quit)" ] \
+	  || .venv/bin/python -m workbook.site
 	@exec .venv/bin/python -m jupyterlab --ServerApp.extra_static_paths="['$(CURDIR)/site']" --LabApp.default_url=/static/index.html \
 	  --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate \
 	  $(if $(filter 0,$(shell id -u)),--allow-root) $(ARGS)
