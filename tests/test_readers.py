@@ -164,6 +164,7 @@ def test_a_name_says_what_a_run_sets():
     assert name(masked, {}) == "PPO, top-p mask 0.95, delayed"
     many = {"algorithm": "dqn", "head": "logits", "n_step": 24, "explore": "softmax", "double": True}
     assert name(many, {}) == "DQN, logits head, 24-step targets, 2 more settings"
+    assert name({**many, "kl_coef": 0.05}, {}) == "DQN, β = 0.05, logits head, 3 more settings"  # β is never left out
     assert name({"algorithm": "ppo", "learning_rate": 0.000025}, {}) == "PPO, learning rate 0.000025"
     twice = SimpleNamespace(params=SimpleNamespace(all_runs={c: {"algorithm": "ppo"} for c in ("a", "b")}))
     assert names(twice) == {"a": "PPO (a)", "b": "PPO (b)"}

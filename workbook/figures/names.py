@@ -61,8 +61,10 @@ def called(entries: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 def name(entry: Mapping[str, Any], entries: Mapping[str, Mapping[str, Any]]) -> str:
     """The name of a run: its learner, and what it sets; entries: of the profile, for runs that continue another."""
-    parts = [part for key, value in entry.items() if (part := _part(key, value, entry, entries))]
-    if len(parts) > MOST:
+    said = {key: part for key, value in entry.items() if (part := _part(key, value, entry, entries))}
+    parts = [*said.values()]
+    if len(parts) > MOST:  # the penalty is not among those that are only counted
+        parts = [said[key] for key in sorted(said, key=lambda key: key != "kl_coef")]
         parts = [*parts[: MOST - 1], f"{len(parts) - MOST + 1} more settings"]
     start = "untrained" if entry.get("updates") == 0 else label(entry["algorithm"])
     if "mask_rule" in entry:
