@@ -305,7 +305,9 @@ def test_a_cell_is_what_is_gained_over_the_untrained_model_that_is_decoded_alike
 
 def test_a_row_is_as_high_as_its_name():
     short, long = ["PPO"], ["PPO with dropout, pretrained with dropout, in the update only, rate 0.05"]
-    assert vega.rows_height(short) == {"step": vega.ROW} and vega.rows_height([*short, *long]) == {"step": 53}
+    assert vega.rows_height(short) == {"step": vega.ROW} and vega.rows_height([*short, *long]) == {"step": 62}
+    three = ["DQN, logits head, 24-step targets, 3 more settings"]
+    assert vega.rows_height(three)["step"] >= 3 * vega.LINE + 8  # the next row's name begins a line's gap below
 
 
 def test_every_report_with_such_a_picture_has_charts_beside_it():

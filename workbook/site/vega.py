@@ -30,7 +30,7 @@ CONFIG = {
     "mark": {"aria": False},  # a point by itself says nothing; the chart's description does
 }
 LETTERS, LINE = 24, 13  # of a line of a row's name; its height
-ROW = 40  # height of a row whose name has up to three lines
+ROW, GAP = 40, 10  # least height of a row; what keeps the lines of two names apart
 
 
 def spec(about: str, data: Mapping[str, Sequence[Mapping[str, Any]]], layers: Sequence[Chart], **more: Any) -> Chart:
@@ -65,7 +65,8 @@ def rows_axis(names: Sequence[str]) -> Chart:
 
 def rows_height(names: Sequence[str]) -> Chart:
     """As high as the longest of the names needs, in each row."""
-    return {"step": max(ROW, 1 + LINE * max(len(wrap(name, LETTERS)) for name in names))}
+    lines = max(len(wrap(name, LETTERS, break_on_hyphens=False)) for name in names)
+    return {"step": max(ROW, GAP + LINE * lines)}
 
 
 def place(name: str) -> str:
