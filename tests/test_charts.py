@@ -77,6 +77,43 @@ def test_a_point_of_every_draw_says_what_it_is(field):
     assert field in {tip["field"] for tip in chart["layer"][0]["encoding"]["tooltip"]}
 
 
+def titles(chart) -> dict[str, str]:
+    """Field -> its title, of what hovering shows anywhere in a chart."""
+    tips = [one for each in chart["layer"] for one in each["encoding"].get("tooltip", ())]
+    return {tip["field"]: tip["title"] for tip in tips}
+
+
+def of_reports() -> dict[str, dict]:
+    return {name: chart for charts_of in beside.beside(found()).values() for name, chart in charts_of.items()}
+
+
+def test_a_text_is_said_to_be_of_the_plain_decoding_and_along_training_of_its_end():
+    made = {name: chart for charts_of in of_claims().values() for name, chart in charts_of.items()} | of_reports()
+    said = {name: titles(chart)["text"] for name, chart in made.items() if "text" in titles(chart)}
+    assert len(said) > 100 and all(title.endswith("wrote (decoded plainly)") for title in said.values())
+    along = {name for name, title in said.items() if title.startswith("after training")}
+    assert along == {name for name in said if "-learning_curves-" in name} != set()
+
+
+def test_what_a_point_stands_for_is_a_seed_where_all_share_a_base_model_and_a_draw_elsewhere():
+    units = {name.partition("-")[0]: titles(chart).get("draw") for name, chart in of_reports().items()}
+    assert units.pop("reviews") == "seed" and {*units.values()} - {None} == {"draw"}
+    assert {titles(chart)["draws"] for name, chart in of_reports().items() if name.startswith("reviews-sampling")} <= {
+        "seeds"
+    }
+    assert charts.quoted(found(), "reviews", "ppo_kl_0", 999).startswith("(of seed ")
+    page = claim_page.page(found(), "P04", [*of_claims()["P04"]])
+    assert "Each point is one training on one draw: a run that was repeated on a draw has a point for each" in page
+    assert "Each point is one training on one seed" in claim_page.points(found(), {"reviews": {}})
+    assert "single seeds" in claim_page.of_draws(found(), {"reviews": {}})
+
+
+def test_a_repetition_is_told_by_its_name_alone():
+    rows = of_claims()["P04"]["P04-score"]["datasets"]["draws"]
+    again = [row for row in rows if "repetition" in row["run"]]
+    assert len(again) > 100 and not [row for row in rows if "replicate" in row["setting"]]
+
+
 def test_a_point_leads_to_the_texts_of_its_own_draw():
     """To an anchor of a page that is there; of every draw of the design that has texts."""
     kept, pages = found().texts["settle"], texts.pages(found())

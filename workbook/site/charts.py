@@ -32,16 +32,24 @@ WIDTH = 32  # letters of a line of an axis's title, so that a phone shows it who
 OPENS = {"cursor": {"expr": "datum.page ? 'pointer' : 'default'"}}  # docs/assets/charts.js opens it
 SHORT = 160  # letters of a text that hovering shows
 MEASURED = ("breaks", "decodings", "test_prompts")  # of a run's entry: how it is measured and checked
+IN_NAMES = ("replicate",)  # of an entry: what the run's name says, as a repetition
+WROTE = "wrote (decoded plainly)"  # title of a text: the committed ones are, whatever the point is the value of
+
+
+def replicate(found: Committed, profile: str) -> str:
+    """What a profile's seeds are called: draws, but of one base model seeds."""
+    return "seed" if one_model.marked(found.ledgers[profile].values()) else "draw"
 
 
 def quoted(found: Committed, profile: str, condition: str, seed: int) -> str:
-    """The run's first text, of this draw where it is committed, else of the first draw that is, which it names."""
+    """The run's first text, decoded plainly: of this draw where it is committed, else of the first that is, which it
+    names."""
     texts = found.texts[profile].get(condition, [])
     text = next((text for text in texts if text.seed == seed), texts[0] if texts else None)
     if text is None:
         return "no text of this run is committed"
     cut = text.plain if len(text.plain) <= SHORT else text.plain[:SHORT].rsplit(" ", 1)[0] + " …"
-    return cut if text.seed == seed else f"(of draw {text.seed}) {cut}"
+    return cut if text.seed == seed else f"(of {replicate(found, profile)} {text.seed}) {cut}"
 
 
 def named(found: Committed, profile: str, condition: str) -> str:
@@ -117,9 +125,8 @@ def effects(found: Committed, name: str, rows: Sequence[tuple[str, str, Mapping[
     y = rows_axis([called for called, _, _ in rows])
     x = {"field": "effect", "type": "quantitative", "title": "effect in yardsticks"}
     said = tip(row="test", profile="of", difference="difference", told="published", word="word")
-    drawn = tip(
-        row="test", draw="draw", difference="difference", first="first", second="second", text="the first wrote"
-    )
+    drawn = tip(row="test", draw=replicate(found, rows[0][1]), difference="difference")
+    drawn += tip(first="first", second="second", text=f"the first {WROTE}")
     layers = [
         layer("means", {"type": "rule", "color": INK, "opacity": 0.5, "strokeDash": [3, 3]}, x={"datum": 0}),
         layer(
@@ -158,15 +165,15 @@ def draws(found: Committed, name: str, profile: str, tests: Sequence[Mapping[str
                 about = {"setting": settings(found, profile, run), "text": quoted(found, profile, run, int(seed))}
                 rows.append(one | about | {"page": known.get((run, int(seed)), "")})
         if rows:
-            made[f"{name}-{metric}"] = dots(rows, " ".join(label(metric).split()))
+            made[f"{name}-{metric}"] = dots(rows, " ".join(label(metric).split()), replicate(found, profile))
     return made
 
 
-def dots(rows: Sequence[Mapping[str, Any]], title: str) -> Chart:
-    """A row a run, a point a draw, a line at their mean."""
+def dots(rows: Sequence[Mapping[str, Any]], title: str, unit: str) -> Chart:
+    """A row a run, a point a draw and repetition, a line at their mean. unit: what a draw is called."""
     x = {"field": "value", "type": "quantitative", "title": wrap(title, WIDTH), "scale": {"zero": False}}
     y = rows_axis([row["row"] for row in rows])
-    said = tip(run="run", draw="draw", value=title, setting="setting", text="it wrote")
+    said = tip(run="run", draw=unit, value=title, setting="setting", text=f"it {WROTE}")
     means = averaged(rows, "row", ["value"])
     layers = [
         layer(
@@ -196,7 +203,7 @@ def averaged(rows: Sequence[Mapping[str, Any]], by: str, fields: Sequence[str]) 
 
 def settings(found: Committed, profile: str, condition: str) -> str:
     """What a run sets beside its profile's sections."""
-    entry = {k: v for k, v in found.runs[profile].get(condition, {}).items() if k not in MEASURED}
+    entry = {k: v for k, v in found.runs[profile].get(condition, {}).items() if k not in (*MEASURED, *IN_NAMES)}
     return ", ".join(f"{name} {value}" for name, value in entry.items()) or "–"
 
 

@@ -56,14 +56,15 @@ def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
         forest = [vega.place(name) for name in drawn if name == f"{claim}-{charts.EFFECTS}"]
         every = [vega.place(name) for name in drawn if name != f"{claim}-{charts.EFFECTS}"]
         parts += ["## What was found", KEY, *tests(found, claim, "decides")]
-        parts += ["### All tests on one axis", of_draws(rows), *forest] if forest else []
+        parts += ["### All tests on one axis", of_draws(found, rows), *forest] if forest else []
         if aside := tests(found, claim, "beside"):
             parts.append(folded(f"{len(aside) // 2} tests that stand beside and decide nothing", "\n\n".join(aside)))
         if closely := closer.of_claim(found.root, claim):
             parts += ["### A closer look", closely]
         parts += ["## What would change our mind", changes(rows)]
         shown = figure(found, claim, rows)
-        parts += ["## The figures"] * bool(every or shown) + [EVERY] * bool(every) + every + [shown] * bool(shown)
+        parts += ["## The figures"] * bool(every or shown) + [points(found, rows)] * bool(every)
+        parts += [*every, *([shown] if shown else [])]
         parts += ["## The runs and their settings", claim_runs.conditions(found, claim, rows)]
         parts += ["## What they wrote", texts.section(found, rows)]
         parts += ["## Run just this again", claim_runs.again(found, rows)]
@@ -252,18 +253,23 @@ def changes(rows: Mapping[str, Mapping[str, Any]]) -> str:
     )
 
 
-EVERY = (
-    "Each point is a draw, the line its run's mean. Hover over a point, or tap it, for the setting and a text; a click "
-    "opens all its texts, where they are here."
-)
-
-
-def of_draws(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """How to read the forest of the first profile."""
+def points(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """How to read the charts of runs, which are of the first profile."""
+    unit = charts.replicate(found, next(iter(rows)))
     return (
-        f"Of `{next(iter(rows))}`, in yardsticks, which all share: small points are single draws (of tests of two "
+        f"Each point is one training on one {unit}: a run that was repeated on a {unit} has a point for each "
+        "repetition. The line is the mean of a row's points. Hover over a point, or tap it, for the setting and a "
+        "text, decoded plainly; a click opens all its texts, where they are here."
+    )
+
+
+def of_draws(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """How to read the forest of the first profile."""
+    unit = charts.replicate(found, next(iter(rows)))
+    return (
+        f"Of `{next(iter(rows))}`, in yardsticks, which all share: small points are single {unit}s (of tests of two "
         "runs), the large one their mean with its interval, the diamond what was published. Hover over any of them, or "
-        "tap it, for its numbers; a click on a draw opens the texts of its first run, where they are here."
+        f"tap it, for its numbers; a click on a {unit} opens the texts of its first run, where they are here."
     )
 
 

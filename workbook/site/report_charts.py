@@ -21,7 +21,7 @@ from workbook.figures.parts import listed
 from workbook.figures.style import GREY
 from workbook.results.files import CURVES, standing
 from workbook.results.measures import label
-from workbook.site.charts import MEASURED, averaged, dots, named, quoted, settings
+from workbook.site.charts import MEASURED, WROTE, averaged, dots, named, quoted, replicate, settings
 from workbook.site.committed import Committed
 from workbook.site.vega import SEEN, Chart, layer, spec, tip
 
@@ -82,7 +82,7 @@ def frontier(
         ]
         if rows:
             axis = of_kl(rows) if across == "kl_deployed" else {}
-            made[f"{name}-{across}"] = scatter(rows, label(across, panel=True), axis)
+            made[f"{name}-{across}"] = scatter(rows, label(across, panel=True), axis, replicate(found, profile))
     return made
 
 
@@ -117,8 +117,8 @@ def at_equal_cut(found: Committed, name: str, profile: str, conditions: Sequence
             about |= {"kept": float(f"{at:.5g}"), "y": float(f"{one.score:.5g}")}
             rows.append(about | {"x": round(1 - about["kept"], 5)})
         if rows:
-            how = naming.decoded("score", decoding)
-            made[f"{name}-{decoding}"] = scatter(rows, label("kept_mass", panel=True), OF_KEPT, how, "kept")
+            how, unit = naming.decoded("score", decoding), replicate(found, profile)
+            made[f"{name}-{decoding}"] = scatter(rows, label("kept_mass", panel=True), OF_KEPT, unit, how, "kept")
     return made
 
 
@@ -134,7 +134,7 @@ def levels(*metrics: str) -> Draw:
                 if pd.notna(getattr(one, metric, None))
             ]
             if rows:
-                made[f"{name}-{metric}"] = dots(rows, " ".join(label(metric).split()))
+                made[f"{name}-{metric}"] = dots(rows, " ".join(label(metric).split()), replicate(found, profile))
         return made
 
     return draw
@@ -155,16 +155,19 @@ OF_KEPT = {  # x: the share cut away; what stands there is what is kept
 }
 
 
-def scatter(rows: Sequence[Mapping[str, Any]], title: str, axis: Chart, up: str = "score", across: str = "x") -> Chart:
+def scatter(
+    rows: Sequence[Mapping[str, Any]], title: str, axis: Chart, unit: str, up: str = "score", across: str = "x"
+) -> Chart:
     """y against x, coloured and shaped by the line that a point lies on, which goes through its runs' means.
 
-    axis: of x, linear where it says nothing; across: the field that hovering shows for it."""
+    axis: of x, linear where it says nothing; across: the field that hovering shows for it; unit: what a draw is
+    called."""
     x = {"field": "x", "type": "quantitative", "title": title.split("\n"), "scale": {"zero": False}} | axis
     title = title.replace("\n", " ")
     y = {"field": "y", "type": "quantitative", "title": up, "scale": {"zero": False}}
     means = averaged(rows, "run", [*dict.fromkeys(("x", "y", across))])
-    each = tip(run="run", draw="draw", y=up, **{across: title}, setting="setting", text="it wrote")
-    mean = tip(run="run", draws="draws", y=f"mean {up}", **{across: f"mean {title}"}, setting="setting")
+    each = tip(run="run", draw=unit, y=up, **{across: title}, setting="setting", text=f"it {WROTE}")
+    mean = tip(run="run", draws=f"{unit}s", y=f"mean {up}", **{across: f"mean {title}"}, setting="setting")
     layers = joined(x, y, [row["line"] for row in rows], "along", each, mean)
     about = f"{up} against {title}: " + listed([f"{m['run']} {m['y']:.3g} at {m[across]:.3g}" for m in means])
     return spec(about, {"draws": rows, "means": means}, layers, height=320)
@@ -239,7 +242,8 @@ def lines(found: Committed, profile: str, rows: Sequence[tuple[str, int | None, 
     y = {"field": "value", "type": "quantitative", "title": title, "scale": {"zero": False}}
     look = {"field": "change", "type": "nominal", "title": None, "sort": None}
     dash = {"field": "learner", "type": "nominal", "title": None, "sort": None}
-    said = tip(run="run", draw="draw", update="update", value=title, setting="setting", text="it wrote")
+    said = tip(run="run", draw=replicate(found, profile), update="update", value=title, setting="setting")
+    said += tip(text=f"after training it {WROTE}")
     line = {"type": "line", "opacity": 0.7, "strokeWidth": 1.3}
     dot = {"type": "point", "opacity": 0.01, "size": 60}  # what the pointer finds
     layers = [

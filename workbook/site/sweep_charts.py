@@ -17,7 +17,7 @@ from workbook.figures.style import COLORS, LIGHT
 from workbook.results.measures import label
 from workbook.results.tables import number, signed
 from workbook.runs.algorithms import label as learner
-from workbook.site.charts import MEASURED, averaged, named, settings
+from workbook.site.charts import MEASURED, WROTE, averaged, named, replicate, settings
 from workbook.site.committed import Committed, read_params
 from workbook.site.report_charts import START, Draw, joined, on_reviews
 from workbook.site.vega import Chart, layer, rows_axis, spec, tip
@@ -73,8 +73,9 @@ def along(field: str, *metrics: str, decodings: Sequence[str] = ("plain",)) -> D
         lines = {c: START if v == START else learner(found.runs[profile][c]["algorithm"]) for c, v in at.items()}
         values = sorted({v for v in at.values() if not isinstance(v, str)})
         order = [*map(said, values), *(v for v in (NEVER, WITHOUT[field], START) if v in at.values())]
+        unit = replicate(found, profile)
         return {
-            f"{name}-{metric}": sweep(rows, label(metric, panel=True).replace("\n", " "), AXES[field], order)
+            f"{name}-{metric}": sweep(rows, label(metric, panel=True).replace("\n", " "), AXES[field], order, unit)
             for metric in metrics
             if (rows := points(found, profile, at, lines, metric, decodings))
         }
@@ -111,16 +112,17 @@ def said(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:g}"
 
 
-def sweep(rows: Sequence[Mapping[str, Any]], up: str, title: str, order: Sequence[str]) -> Chart:
-    """A point a draw, a larger one at each mean, and a line through the means of a learner."""
+def sweep(rows: Sequence[Mapping[str, Any]], up: str, title: str, order: Sequence[str], unit: str) -> Chart:
+    """A point a draw, a larger one at each mean, and a line through the means of a learner. unit: what a draw is
+    called."""
     lines = [*dict.fromkeys(row["line"] for row in rows)]
     rows = [{**row, "place": order.index(row["at"])} for row in rows]
     rows = sorted(rows, key=lambda row: (lines.index(row["line"]), row["place"]))
     means = averaged([{**row, "key": f"{row['line']} {row['at']}"} for row in rows], "key", ["y"])
     x = {"field": "at", "type": "ordinal", "title": title, "sort": order, "axis": {"labelAngle": 0}}
     y = {"field": "y", "type": "quantitative", "title": up, "scale": {"zero": False}}
-    each = tip(run="run", line="line", draw="draw", y=up, setting="setting", text="it wrote")
-    mean = tip(run="run", line="line", draws="draws", y=f"mean {up}", setting="setting")
+    each = tip(run="run", line="line", draw=unit, y=up, setting="setting", text=f"it {WROTE}")
+    mean = tip(run="run", line="line", draws=f"{unit}s", y=f"mean {up}", setting="setting")
     layers = joined(x, y, lines, "place", each, mean)
     about = f"{up} along {title}: " + listed([f"{m['line']} {m['y']:.3g} at {m['at']}" for m in means])
     return spec(about, {"draws": rows, "means": means}, layers, height=280)
@@ -154,12 +156,12 @@ def heat(found: Committed, name: str, profile: str, conditions: Sequence[str]) -
             cell |= {"own": "yes" if way == decoding else "no"}
             about = {"run": named(found, profile, condition), "setting": settings(found, profile, condition)}
             rows.append(about | cell)
-    return {f"{name}-gain": grid(rows)} if rows else {}
+    return {f"{name}-gain": grid(rows, replicate(found, profile))} if rows else {}
 
 
-def grid(rows: Sequence[Mapping[str, Any]]) -> Chart:
+def grid(rows: Sequence[Mapping[str, Any]], unit: str) -> Chart:
     """A cell a sampler and decoding, brighter where more is gained, among decodings that some run was trained with;
-    framed where it is decoded as trained."""
+    framed where it is decoded as trained. unit: what a draw is called."""
     ways = {row["trained"] for row in rows}  # greedy decoding alone would take the whole scale
     gains = [row["gain"] for row in rows if row["decoded"] in ways]
     dark = min(gains) + LIGHT * (max(gains) - min(gains))
@@ -167,7 +169,8 @@ def grid(rows: Sequence[Mapping[str, Any]]) -> Chart:
     x["axis"] = {"labelAngle": -35, "labelOverlap": False, "orient": "top"}
     y = rows_axis([row["trained"] for row in rows]) | {"field": "trained", "title": "trained with"}
     title = "score gained over the untrained model, decoded alike"
-    whole = tip(run="run", decoded="decoded with", interval=title, score="mean score", draws="draws", own="as trained")
+    whole = tip(run="run", decoded="decoded with", interval=title, score="mean score", draws=f"{unit}s")
+    whole += tip(own="as trained")
     fill = {"field": "gain", "type": "quantitative", "legend": None}
     fill["scale"] = {"scheme": "cividis", "domain": [min(gains), max(gains)], "clamp": True}
     ink = {"condition": {"test": f"datum.gain > {dark:.4g}", "value": "black"}, "value": "white"}
