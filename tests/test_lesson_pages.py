@@ -300,6 +300,27 @@ def test_a_deck_has_the_question_a_slide_a_section_and_what_cells_gave():
         assert deck.count("<img src=") >= 1 and all(q in found[-1] for q in lesson.asked), name
 
 
+def test_how_to_read_a_picture_stands_on_its_slide_and_on_no_other():
+    decks = {
+        name: slides.deck(lesson).split('<section markdown="1">')[1:] for name, lesson in lessons.read(ROOT).items()
+    }
+    said = [(name, block) for name, lesson in lessons.read(ROOT).items() for block in every_reading(lesson)]
+    where = {(name, block): [slide for slide in decks[name] if block in slide] for name, block in said}
+    assert len(where) > 35 and not {key: len(slides_of) for key, slides_of in where.items() if len(slides_of) > 1}
+    assert all('class="given"' in slide or "```" in slide for slides_of in where.values() for slide in slides_of)
+    (step,) = where["05_ppo", next(block for name, block in said if "the figure below" in block)]
+    assert "<img" in step and "the figure below" not in decks["05_ppo"][decks["05_ppo"].index(step) - 1]
+    gave = [("code", "1"), ("markdown", "*How to read this:* a.\n\n## 2\n\nB."), ("code", "2"), ("markdown", "C.")]
+    lesson = lessons.read(ROOT)["06_nlpo"]._replace(cells=gave)
+    lesson = lesson._replace(kept=lesson.kept._replace(cells={0: [{"text": "1"}], 2: [{"text": "2"}]}))
+    assert lessons.reading(lesson, 0) == "*How to read this:* a." and lessons.reading(lesson, 2) == ""
+
+
+def every_reading(lesson) -> list[str]:
+    """Every block of a lesson that says how to read something."""
+    return [block for cell in range(len(lesson.cells)) for block in lessons.readings(lesson, cell)]
+
+
 def test_a_sections_slide_has_its_first_paragraph_and_what_is_displayed_under_it():
     assert slides.opened("## 3. Head\n\nFirst.\n\n    a = b\n\nSecond.") == "## 3. Head\n\nFirst.\n\n    a = b"
     assert slides.opened("### Bug\n\nFirst.\n\nSecond.\n\n- item") == "## Bug\n\nFirst."

@@ -23,6 +23,7 @@ LEADS_ON = re.compile(r"(?<=[.?!]) [^.?!]*:$")  # a question's last sentence, of
 FOLDER = re.compile(r"^working folder: .*\n?", re.MULTILINE)  # of the machine that made the outputs
 NUMBERED = re.compile(r"^(\d+)\. (.+)$", re.MULTILINE)
 READ = re.compile(r"\*(?:How to read|Reading|What you see|Look for|Look at)")
+AHEAD = re.compile(r"\*[^*]*\b(?:below|next)\b")  # words on how to read what comes behind them
 LISTED, ANSWERS, READING = "docs/learn/lessons.md", "docs/learn/answers.md", "docs/learn/reading.md"
 TYPED = re.compile(r"^\| `notebooks/` \|.*?\n(?=\n)", re.MULTILINE | re.DOTALL)  # the list that a clone shows
 WORDS_A_MINUTE, SECONDS_A_LINE = 120, 10  # of reading; assumed, nobody has been timed
@@ -158,12 +159,23 @@ def about(lesson: Lesson, cell: int) -> str:
 
 
 def reading(lesson: Lesson, cell: int) -> str:
-    """The words on how to read what a cell gave: of the text behind it, else of that before it; "" where none has."""
-    for kind, text in [*lesson.cells[cell + 1 : cell + 2], lesson.cells[cell - 1]]:
-        for block in re.split(r"\n\n+", text) if kind == "markdown" else ():
-            if READ.match(block):
-                return block
-    return ""
+    """The words on how to read what a cell gave; "" where there are none. They stand behind it; before it only where no
+    cell above them gave anything, or where they say that they lead on."""
+    behind = [block for block in readings(lesson, cell + 1) if not AHEAD.match(block)]
+    taken = cell > 1 and lesson.cells[cell - 2][0] == "code" and lesson.given(cell - 2)
+    before = [block for block in readings(lesson, cell - 1) if not taken or AHEAD.match(block)]
+    return next(iter(behind + before), "")
+
+
+def readings(lesson: Lesson, cell: int) -> list[str]:
+    """The blocks of a text cell that say how to read something."""
+    return [
+        block
+        for kind, text in lesson.cells[cell : cell + 1]
+        if kind == "markdown"
+        for block in re.split(r"\n\n+", text)
+        if READ.match(block)
+    ]
 
 
 def files(root: Path) -> dict[str, bytes]:
