@@ -222,7 +222,10 @@ def test_a_long_name_of_a_row_is_in_lines_without_an_empty_one():
     chart = {"data": {"values": [{"row": long, "x": 1}]}, "mark": "point", "encoding": {"x": {"field": "x"}}}
     chart["encoding"]["y"] = vega.rows_axis([long])
     drawn = vl_convert.vegalite_to_svg({"$schema": vega.SCHEMA, **chart})
-    (label,) = re.findall(r"<text[^>]*>((?:<tspan[^>]*>[^<]*</tspan>)+)</text>", drawn)
+    placed = r"<text[^>]*translate\(-7,([-\d.]+)\)[^>]*>((?:<tspan[^>]*>[^<]*</tspan>)+)</text>"
+    at, label = re.search(placed, drawn).groups()
+    height = float(re.search(r'class="background"[^>]* d="M[\d.,]+h[\d.]+v([\d.]+)h', drawn)[1])
+    assert float(at) + vega.LINE == pytest.approx(height / 2 + 3, abs=0.6)  # its middle line is at the row's middle
     lines = re.findall(r"<tspan[^>]*>([^<]*)</tspan>", label)
     assert len(lines) == 3 and all(0 < len(line) <= vega.LETTERS for line in lines) and " ".join(lines) == long
 

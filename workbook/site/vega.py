@@ -57,9 +57,11 @@ def tip(**titles: str) -> list[Chart]:
 
 
 def rows_axis(names: Sequence[str]) -> Chart:
-    """An axis of rows in this order; a long name in several lines."""
+    """An axis of rows in this order; a long name in several lines, whose middle is its row's."""
     lines = f"split(trim(replace(datum.label, /(.{{1,{LETTERS}}})(?: |$)/g, '$1\\n')), '\\n')"
     axis = {"labelExpr": lines, "labelLimit": 0, "labelLineHeight": LINE, "labelOverlap": False}
+    up = {"test": "true", "expr": f"-{LINE / 2} * (length({lines}) - 1)"}  # a label's first line is at its tick
+    axis["labelOffset"] = {"condition": up, "value": 0}
     return {"field": "row", "type": "nominal", "sort": list(dict.fromkeys(names)), "title": None, "axis": axis}
 
 
