@@ -110,6 +110,28 @@ class TestInABrowser:
             assert around[0] <= 390 < 700 <= around[1]
             assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
 
+    def test_on_a_phone_a_lessons_pictures_keep_their_letters_and_what_is_cut_shows_that_it_scrolls(self, site):
+        cut = "box => box.hasAttribute('data-cut')"
+        with browser_page() as page:
+            page.set_viewport_size({"width": 390, "height": 900})
+            for name in ("10_reward_hacking", "05_ppo"):
+                page.goto((site / f"learn/{name}/index.html").as_uri())
+                sizes = "all => all.map(one => [Math.min(one.naturalWidth, 700), one.clientWidth])"
+                pictures = page.eval_on_selector_all(".given img", sizes)
+                assert len(pictures) > 2 and not [one for one in pictures if one[1] < one[0]]
+                assert not page.evaluate("document.documentElement.scrollWidth > innerWidth")
+                assert not Axe().run(page, options={"runOnly": RULES}).response["violations"]
+            boxes = [page.locator(".given:has(img)").last, page.locator(".given:has(> a > img)").first]
+            page.goto((site / "teach/slides/06_nlpo/index.html").as_uri())
+            formula = page.locator("pre", has_text="kept mass").first
+            assert formula.evaluate(cut) and formula.get_attribute("tabindex") == "0"
+            page.go_back()
+            for box in boxes:
+                box.scroll_into_view_if_needed()
+                page.wait_for_function(cut, arg=box.element_handle())
+                box.evaluate("box => { box.scrollLeft = box.scrollWidth }")
+                page.wait_for_function("box => !box.hasAttribute('data-cut')", arg=box.element_handle())
+
     def test_a_chart_shows_draw_value_setting_and_text_under_the_pointer(self, site):
         asked = []
         with browser_page() as page:
