@@ -110,6 +110,9 @@ def test_no_claims_page_denies_texts_that_are_committed():
     for name in ("P05", "P21", "P37", "K02"):  # of these the registered design alone has numbers, or it and others
         text = texts.section(found(), found().rows(name))
         assert {*re.findall(r"; settle, seed (\d+)\"", text)} == {"101"} and "**Draw by draw**" in text, name
+    again = "[PPO, β = 0.2, repetition 2](/texts/ppo_kl_default/index.md) (32 draws)"  # on the page of its run
+    assert f"a page a run: {again} and " in texts.section(found(), found().rows("K02"))
+    assert "[K02](/claims/K02/index.md)" in texts.pages(found())["texts/ppo_kl_default/index.md"]
 
 
 def test_a_claim_nobody_tested_says_what_it_would_take():

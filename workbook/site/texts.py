@@ -54,10 +54,10 @@ def numbered(found: Committed, profile: str, condition: str, seed: int) -> str:
 
 
 def every_draw(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """Links to the pages of the design's runs that a claim is about."""
-    pages = of_pages(found)
+    """Links to the pages of the design's runs that a claim is about; a repetition is on the page of its run."""
+    pages = {name: page for page, names in of_pages(found).items() for name in names}
     links = [
-        f"[{charts.named(found, DESIGN, name)}](/{place(name)}) ({how_many(found, name)})"
+        f"[{charts.named(found, DESIGN, name)}](/{place(pages[name])}) ({how_many(found, name)})"
         for name in named_conditions(rows)
         if name in pages
     ]
@@ -78,7 +78,10 @@ def pages(found: Committed) -> dict[str, str]:
     for claim, row in found.ledgers.get(DESIGN, {}).items():
         for name in named_conditions({DESIGN: row}):
             about.setdefault(name, []).append(claim)
-    made = {place(name): page(found, runs, about.get(name, ())) for name, runs in of_pages(found).items()}
+    made = {
+        place(name): page(found, runs, list(dict.fromkeys(claim for run in runs for claim in about.get(run, ()))))
+        for name, runs in of_pages(found).items()
+    }
     links = [
         f"- [{charts.named(found, DESIGN, name)}](/{place(name)}) (`{name}`, {how_many(found, name)})"
         for name in of_pages(found)
@@ -88,7 +91,7 @@ def pages(found: Committed) -> dict[str, str]:
 
 
 def page(found: Committed, runs: Sequence[str], claims: Collection[str]) -> str:
-    """What a run of the design and its repetitions wrote, draw by draw. claims: those whose tests compare it."""
+    """What a run of the design and its repetitions wrote, draw by draw. claims: whose tests compare one of these."""
     seeds = {name: list(dict.fromkeys(text.seed for text in found.texts[DESIGN][name])) for name in runs}
     every = sorted({seed for of_run in seeds.values() for seed in of_run})
     links = [f"[{claim}](/claims/{claim}/index.md)" for claim in claims]
