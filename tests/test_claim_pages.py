@@ -206,6 +206,22 @@ def test_running_a_claim_again_says_what_becomes_of_the_other_tables():
     assert "`git checkout reports/mini` brings the committed ones back" in text and "the command says so" in text
 
 
+def test_the_commands_of_a_claim_make_the_runs_of_all_its_tests_in_every_profile_shown():
+    for claim in found().claims:
+        rows = found().rows(claim)
+        text = claim_runs.again(found(), rows) if rows else ""
+        for profile in rows.keys() - {"settle"}:
+            part = text.partition(f"**In `{profile}`**")[2].partition("**In `")[0]
+            made = {stage.partition("@")[2] for stage in re.search(r"dvc repro ([^)\n]+)", part)[1].split()}
+            tested = {t.split("@")[0] for c in rows[profile]["components"] for t in c["conditions"].split()}
+            assert tested & found().runs[profile].keys() <= made, (claim, profile)
+            assert f"ledger judge profiles/{profile}/params.yaml" in text or not committed.tested(rows[profile]), claim
+    text = claim_runs.again(found(), found().rows("P04"))
+    assert "runs@mismatch_top_p" in text and " runs@ppo_kl_default_2 " in text  # of a test beside; of a mean
+    assert "effects of 4 draws, no words: those are of `settle`, after 8 of its draws" in text
+    assert "**In `imdb`**: effects of 5 draws, on the report's pages" in claim_runs.again(found(), found().rows("P01"))
+
+
 def component(**other):
     zero = {"difference": 0.1, "low": 0.05, "high": 0.15, "effect": 0.2, "effect_low": 0.1, "effect_high": 0.3}
     made = {"unit": "yardsticks", "metric": "score", "direction": "greater", "stated": 0.4, "word": "holds"}

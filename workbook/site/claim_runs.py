@@ -7,12 +7,15 @@ from typing import Any
 
 import pandas as pd
 
+from workbook.ledger import one_model
 from workbook.ledger.claim import repetitions
 from workbook.results.tables import join, markdown
 from workbook.site.blocks import shell
-from workbook.site.committed import DESIGN, Committed, deciding, folder, named_conditions
+from workbook.site.committed import DESIGN, DRAWN, Committed, folder, named_conditions, tested
 
 JUDGE, DRAW = (f".venv/bin/python -m workbook.stages.settle {what} {DESIGN}" for what in ("judge", "run"))
+LEDGER = ".venv/bin/python -m workbook.ledger judge"
+WORDS = "The words again, from the committed tables; on another processor a last digit may differ:"
 NOT_SETTINGS = ("decodings", "test_prompts")  # of a run's entry: what is measured, not how it is made
 START = "start"  # the setting whose value is another run
 
@@ -63,36 +66,51 @@ def shown(entry: Mapping[str, Any], called: Mapping[str, str]) -> str:
 
 
 def again(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """The commands that make the claim's deciding runs in the first profile that has them all, and those that judge
-    from committed tables."""
+    """The commands that make the runs of all the claim's tests, in every profile that the page shows, each with what it
+    gives; then those that judge from committed tables."""
     parts = []
-    for profile in sorted(rows.keys() - {DESIGN}, key=["mini", *rows].index):
-        runs, needed = found.runs[profile], named_conditions({profile: {"components": deciding(rows[profile])}})
-        if needed and all(name in runs for name in needed):
-            stages = " ".join(f"{'continued' if START in runs[name] else 'runs'}@{name}" for name in needed)
-            at = "" if profile == "mini" else f"(cd {folder(profile)} && "
-            run = f"{at}../../.venv/bin/dvc repro {stages})" if at else f".venv/bin/dvc repro {stages}"
-            lines = ["make env pipelines", run, f"make reports PROFILE={profile}"]
-            parts += [
-                f"In `{profile}`, with the models and data that they need, and the pages from them:",
-                shell(*lines),
-                only_these(profile, len(needed), len(runs)),
-                f"Here {'; '.join(f'`{name}` is {found.names[profile][name]}' for name in needed)}.",
-            ]
-            break
+    for profile in sorted(rows.keys() - {DESIGN}, key=[DRAWN, *rows].index):
+        runs, called = found.runs[profile], found.names[profile]
+        needed, where = listed(runs, rows[profile]), folder(profile)
+        stages = " ".join(f"{'continued' if START in runs[name] else 'runs'}@{name}" for name in needed)
+        run = f".venv/bin/dvc repro {stages}" if where == "." else f"(cd {where} && ../../.venv/bin/dvc repro {stages})"
+        parts += [
+            gives(profile, rows[profile]),
+            shell("make env pipelines", run, f"make reports PROFILE={profile}"),
+            f"Here {'; '.join(f'`{name}` is {called[name]}' for name in needed)}.",
+            only_these(profile, len(needed), len(runs)),
+        ]
+    words = [p for p, row in rows.items() if tested(row)]
+    judged = [JUDGE if p == DESIGN else f"{LEDGER} {folder(p)}/params.yaml" for p in words]
+    parts += [WORDS, shell(*judged)] if judged else []
     if DESIGN in rows:
-        parts += ["The registered design's words again, from its committed table:", shell(JUDGE)]
         parts += ["All draws of the design, which is finished: the command says so and runs nothing.", shell(DRAW)]
-    elif not parts:
-        parts = ["From the committed tables:", shell(*(f"make reports PROFILE={profile}" for profile in rows))]
     return "\n\n".join(parts)
+
+
+def listed(runs: Mapping[str, Mapping[str, Any]], row: Mapping[str, Any]) -> list[str]:
+    """The runs of all a row's tests, deciding ones first, that the profile has: also of tests without a number, and
+    with the repetitions that are counted into a run's mean."""
+    ordered = sorted(row["components"], key=lambda test: test["role"] != "decides")
+    named = [term.split("@")[0] for test in ordered for term in test["conditions"].split()]
+    return list(dict.fromkeys(run for name in named if name in runs for run in repetitions(runs, name)))
+
+
+def gives(profile: str, row: Mapping[str, Any]) -> str:
+    """What a profile's commands end in."""
+    effects = f"**In `{profile}`**: effects of {row['seeds']} {one_model.units([row])}"
+    if tested(row):
+        return f"{effects}, on the report's pages; the word is of the profile's whole table, below."
+    if design := row.get("registered"):
+        return f"{effects}, no words: those are of `{design['profile']}`, after {design['look']} of its draws."
+    return f"{effects}, too few for a word."
 
 
 def only_these(profile: str, runs: int, every: int) -> str:
     """What the commands leave behind, and how long they take."""
-    all_of_it = " All of them, with their models and data, take about an hour on two cores." * (profile == "mini")
+    all_of_it = " All of them take about an hour on two cores." * (profile == DRAWN)
     return (
-        f"These are {runs} of the profile's {every} runs.{all_of_it} With only these done, the pages are made of them "
-        f"alone: the tables in `reports/{profile}` lose all others, and the ledger is not judged again. "
-        f"`git checkout reports/{profile}` brings the committed ones back."
+        f"These are {runs} of the profile's {every} runs.{all_of_it} [What each profile takes](/docs/use/install.md). "
+        f"With only these done, the pages are made of them alone: the tables in `reports/{profile}` lose all others, "
+        f"and the ledger is not judged again. `git checkout reports/{profile}` brings the committed ones back."
     )
