@@ -25,6 +25,7 @@ from workbook.site import (
     five,
     forest,
     front,
+    opening,
     sums,
     text_pages,
     texts,
@@ -148,34 +149,50 @@ def test_a_claims_page_opens_with_its_words_in_a_sentence():
     text = claim_page.page(found(), "P20").split("\n\n")[1]
     deciding = committed.deciding(found().ledgers["settle"]["P20"])
     assert text.startswith(
-        "**In `settle`: *opposite*, not settled.** Of its 4 deciding tests (all must hold): 2 hold, but"
+        "**[*opposite*](/docs/sure/design.md#the-rule) in `settle`, not settled: +0.053 [0.048, 0.058]"
     )
-    words = text.partition("tests")[2].partition(". ")[0]
+    words = text.partition("Of its 4 deciding tests (all must hold)")[2].partition(". ")[0]
     assert sum(int(n) for n in re.findall(r"(?:: |; )(\d+) ", words)) == len(deciding) == 4
 
 
-def test_a_claims_page_opens_with_its_first_contrast_in_its_own_unit_beside_the_published():
-    """Of every claim with one: the row that its own table has for it, so the right test, profile and unit."""
-    shown = 0
-    for claim in found().claims:
+def test_every_tested_claims_page_opens_with_its_word_and_a_number_that_gave_it():
+    """Of every claim by one rule, in its first line: the word leads to its meaning; the number is the row that the
+    page's own table has for a deciding test of that word, so of the right test, profile and unit."""
+    assert "\n## The rule\n" in (ROOT / opening.RULE[1:].partition("#")[0]).read_text(encoding="utf-8")
+    for claim in [name for name in found().claims if found().rows(name) or name in found().benchmark]:
         rows = found().rows(claim)
         name, row = next(((name, row) for name, row in rows.items() if committed.tested(row)), ("", None))
-        first = [t for t in committed.deciding(row)] if row else []
-        first = next((t for t in first if t["kind"] == "contrast" and t["difference"] is not None), None)
         text = claim_page.page(found(), claim)
-        said = re.search(r"\. \*([^*]+)\*: (.+), in [^:]+, is ([−+][\d.]+)", text.split("\n\n")[1])
-        assert (said is None) == (first is None), claim
-        if said:
-            section = text.partition(f"### {first['name']}\n")[2]
-            cells = next(line for line in section.splitlines() if line.startswith(f"| {name}, ")).split(" | ")
-            assert said[1] == first["name"] and cells[2].startswith(said[3]), claim
-            written = next(test for test in found().claims[claim]["tests"] if test["name"] == said[1])
-            sides = re.sub(r"\([^()]*\)", "a run", said[2])  # names of runs may have a minus of their own
-            steps = sides.count(" − ") + sides.count(" + ")
-            assert said[2] == "the difference" or steps == len(written["terms"]) - 1, claim
-            assert (", published " in text.split("\n\n")[1]) == (cells[3] != "–"), claim
-            shown += 1
-    assert shown > 30
+        first = text.split("\n\n")[1]
+        said = re.match(
+            rf"\*\*\[\*(?P<word>[^*]+)\*\]\({opening.RULE}\) (?P<where>on the benchmark|in `\w+`)[^:]*: "
+            r"(?P<number>[−+][\d.]+(?: \[[^]]+\])?).*?\.\*\* The number is of \*(?P<test>[^*]+)\*",
+            first,
+        )
+        assert said, (claim, first)
+        if row is None:
+            table = text.partition("## On the benchmark")[2]
+            cells = next(line for line in table.splitlines() if line.startswith(f"| {said['test']} |")).split(" | ")
+            assert (said["where"], said["number"]) == ("on the benchmark", cells[2]), claim
+            assert f">{said['word']}<" in cells[-1] and said["word"] == found().benchmark[claim].word.iloc[0], claim
+            continue
+        section = text.partition(f"### {said['test']}\n")[2]
+        cells = next(line for line in section.splitlines() if line.startswith(f"| {name}, ")).split(" | ")
+        assert (said["word"], said["where"], said["number"]) == (row["word"], f"in `{name}`", cells[2]), claim
+        words = {test["name"]: test["word"] for test in committed.deciding(row)}
+        assert words[said["test"]] == row["word"] or row["word"] not in words.values(), claim
+        assert (", published " in first) == (cells[3] != "–"), claim
+
+
+def test_a_page_opens_with_what_its_number_is_the_difference_of():
+    """All runs of its test, or none: names of runs may have a minus of their own."""
+    for claim in found().ledgers["settle"]:
+        what = re.search(r"The number is of \*([^*]+)\*: (.+?), in ", claim_page.page(found(), claim))
+        written = what and next(test for test in found().claims[claim]["tests"] if test["name"] == what[1])
+        if what and what[2] != opening.OF_A_PEAK:
+            sides = re.sub(r"\([^()]*\)", "a run", what[2])
+            assert sides.count(" − ") + sides.count(" + ") == len(written["terms"]) - 1, claim
+    assert sums.bracketed("supervised + PPO") == "(supervised + PPO)"
 
 
 def test_claims_about_supervised_policies_say_that_their_texts_may_end():
@@ -298,7 +315,7 @@ def test_a_claim_of_the_benchmark_has_arms_what_would_turn_it_texts_and_a_comman
         on_the_scale = [test for test in asked.values() if test.column != "metric/words"]
         assert text.count('class="forest-row"') == len(on_the_scale), name
     text = claim_page.page(found(), "P31")
-    assert "supervised + PPO − (supervised + PPO, METEOR paid), by `metric/parent`, on `totto`" in text
+    assert "(supervised + PPO) − (supervised + PPO, METEOR paid), by `metric/parent`, on `totto`" in text
     assert "| supervised | PPO, paid meteor_stem | " in text and "updates `11`" in text
     assert "mean over `common_gen`, `totto` and `narrativeqa`, less that over `cnn_dailymail` and `wmt16`" in (
         claim_page.page(found(), "P13")
@@ -386,5 +403,5 @@ def test_a_contrast_is_told_by_its_runs():
         sums.of({"terms": {name: 0.2 for name in "abcde"}}, called) == sums.of({"points": {0.1: "ppo"}}, called) == ""
     )
     page = claim_page.page(found(), "P04")
-    assert "*equal beta and decoding*: (NLPO, β = 0.2) − (PPO, β = 0.2), in score" in page
+    assert "*equal beta and decoding*: (NLPO, β = 0.2) − (PPO, β = 0.2), in score" in page.split("\n\n")[1]
     assert "of (NLPO, β = 0.2, decoded as trained) − (PPO, top-p 0.9, decoded as trained); asked beforehand" in page

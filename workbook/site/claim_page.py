@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,11 @@ import pandas as pd
 from workbook.ledger import beside, one_model
 from workbook.ledger.contrast import in_words
 from workbook.results.measures import MEASURES
-from workbook.results.tables import PLURAL, join, markdown
+from workbook.results.tables import markdown
 from workbook.runs import algorithms
-from workbook.site import benchmark, charts, cite, claim_runs, effects, sums, texts, vega
+from workbook.site import benchmark, charts, cite, claim_runs, effects, opening, texts, vega
 from workbook.site.blocks import UNSEARCHED, folded
-from workbook.site.committed import ABOUT, Committed, deciding, tested
+from workbook.site.committed import Committed, deciding, tested
 from workbook.synthesis import closer
 
 MAY_END = (
@@ -44,7 +43,7 @@ def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
     about, rows = found.claims[claim], found.rows(claim)
     parts = [
         f"# {claim}. {' '.join(about['claim'].split())}",
-        opening(found, claim, rows),
+        opening.of(found, claim, rows),
         "## What was published",
         published(about),
     ]
@@ -93,74 +92,9 @@ def supervised(found: Committed, profile: str, row: Mapping[str, Any]) -> bool:
     return any(algorithms.module(learner).ABOUT.imitates for learner in learners)
 
 
-def word(row: Mapping[str, Any]) -> str:
-    """The row's own word, or the registered design's."""
-    if tested(row):
-        return effects.verdict(row["word"]) + beside.unsettled(row)
-    return beside.word(row) or "too few draws for a word"
-
-
 def traps(about: Mapping[str, Any]) -> str:
     """What `claims.yaml` says of a claim's difficulties, without the codes of our notes."""
     return re.sub(r"\s*\(X\d\d\)", "", " ".join(about["traps"].split()))
-
-
-def opening(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """The word of every profile in a table, and where the claim stands."""
-    about = found.claims[claim]
-    if not rows and claim not in found.benchmark:
-        lacks = about.get("awaiting") or about.get("needs") or "runs that no committed profile has"
-        needed = lacks if isinstance(lacks, str) else join([str(lack) for lack in lacks])
-        return f"**Not tested here.** {source(about)} It would take: {needed}."
-    table = [
-        {
-            "profile": f"`{profile}`: {ABOUT.get(profile, 'settings of its own')}",
-            "word": word(row),
-            "at half the budget": row["half_word"] if tested(row) and row["half_word"] else "–",
-            "draws": row["seeds"] if not one_model.marked([row]) else f"{row['seeds']} {one_model.units([row])}",
-        }
-        for profile, row in rows.items()
-    ]
-    if claim in found.benchmark:
-        told = {"profile": f"`{benchmark.NAME}`: {benchmark.ABOUT}", "word": benchmark.word(found.benchmark, claim)}
-        table.append(told | {"at half the budget": "–", "draws": benchmark.seeds(found.benchmark, claim)})
-    return f"{summed(found, claim)}{source(about)}\n\n{markdown(pd.DataFrame(table))}"
-
-
-def taken(found: Committed, claim: str, test: str, profile: str) -> str:
-    """ "NLPO − PPO": what the claim's test of this name compares, by the profile's names of runs; or ""."""
-    said = next(each for each in found.claims[claim]["tests"] if each["name"] == test)
-    return sums.of(said, found.names[profile])
-
-
-def summed(found: Committed, claim: str) -> str:
-    """The words of the deciding tests in the first profile that has words, and the first one's difference, of what and
-    in the metric's own unit, beside the published; "" where none has."""
-    rows = found.rows(claim)
-    profile, row = next(((name, row) for name, row in rows.items() if tested(row)), ("", None))
-    if row is None:
-        return ""
-    words = Counter(test["word"] for test in deciding(row))
-    kinds = [f"{n} {PLURAL.get(word, word) if n > 1 else word}" for word, n in words.most_common()]
-    how = "all must hold" if row["decided_by"] == "all" else "one is enough"
-    every = f"{words.total()} deciding tests ({how}): " if words.total() > 1 else "one deciding test: "
-    said = f"**In `{profile}`: *{row['word']}*{beside.doubts(row)}.** Of its {every}{'; '.join(kinds)}. "
-    first = next((test for test in deciding(row) if test["kind"] == "contrast" and effects.raw(test)), None)
-    if first is None:
-        return said
-    label = " ".join((MEASURES[first["metric"]].label or first["metric"]).split())
-    beside_it = f", published {effects.raw_published(first)}" if effects.raw_published(first) else ""
-    unit = effects.unit(first)
-    number = effects.raw(first) if unit in label else f"{effects.raw(first)} {unit}".strip()
-    runs = taken(found, claim, first["name"], profile) or "the difference"
-    return f"{said}*{first['name']}*: {runs}, in {label}, is {number}{beside_it}. "
-
-
-def source(about: Mapping[str, Any]) -> str:
-    """Where the claim stands, in a sentence."""
-    where = about["source"]
-    parts = [f"{name} {where[name]}" for name in ("section", "table", "figure") if where.get(name)]
-    return f"Source: {join([where['paper'], *parts], ', ')}."
 
 
 def published(about: Mapping[str, Any]) -> str:
@@ -209,7 +143,7 @@ def tests(found: Committed, claim: str, role: str, drawn: bool = True) -> list[s
             asked = f"within ±{first['stated']:.2g} {first['unit']}"
         label = " ".join((MEASURES[first["metric"]].label or first["metric"]).split())
         peak = f" {PEAK}" * (first["kind"] == "peak")
-        runs = f" of {compared}" if (compared := taken(found, claim, name, next(iter(measured)))) else ""
+        runs = f" of {compared}" if (compared := opening.taken(found, claim, name, next(iter(measured)))) else ""
         parts += [
             f"### {name}" if role == "decides" else f"**{name}**",
             f"*{label}*{runs}; asked beforehand: {asked}.{peak}\n\n{markdown(pd.DataFrame(table))}",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from workbook.site import claim_page, front
+from workbook.site import claim_page, front, opening
 from workbook.site.committed import Committed
 
 PAGE = "docs/findings/five.md"
@@ -24,7 +24,7 @@ def page(found: Committed, claims: Sequence[str] = tuple(front.FIVE)) -> str:
     parts = [claim_page.KEY.replace(claim_page.PICTURED, "")]
     for claim in claims:
         about, rows = found.claims[claim], found.rows(claim)
-        parts += [f"## {claim}", f"**{' '.join(about['claim'].split())}**", claim_page.opening(found, claim, rows)]
+        parts += [f"## {claim}", f"**{' '.join(about['claim'].split())}**", opening.of(found, claim, rows)]
         if any(claim_page.supervised(found, profile, row) for profile, row in rows.items()):
             parts.append(claim_page.MAY_END)
         parts += ["**What was published**", claim_page.published(about)]

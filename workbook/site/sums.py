@@ -11,8 +11,8 @@ MOST = 4  # runs that a reader can follow in a line; those of larger sums stand 
 
 
 def bracketed(name: str) -> str:
-    """A name as a part of a sum: in brackets where it has a comma."""
-    return f"({name})" if "," in name else name
+    """A name as a part of a sum: in brackets where it has a comma, or is itself written as a sum."""
+    return f"({name})" if "," in name or " + " in name else name
 
 
 def written(parts: Iterable[tuple[float, str]]) -> str:
