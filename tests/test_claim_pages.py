@@ -122,6 +122,11 @@ def test_a_claim_nobody_tested_says_what_it_would_take():
     for name in untested:
         text = claim_page.page(found(), name)
         assert "**Not tested here.**" in text and "It would take: ." not in text and "## What was found" not in text
+        section = text.partition("## What would change our mind\n")[2].partition("\n## ")[0]
+        assert all(f"- {lack}\n" in section for lack in found().claims[name]["needs"]), name
+    assert "People cannot be asked here." in claim_page.untested(found(), "P08")
+    assert "](/reports/grue/claims.md)" in claim_page.untested(found(), "P16")
+    assert claim_page.page(found(), "P35").count("What would change our mind") == 1  # the benchmark's
 
 
 def test_the_commands_of_a_claim_name_stages_that_there_are():
@@ -250,6 +255,19 @@ def test_a_published_effect_is_shown_in_the_metrics_own_unit():
     assert effects.raw_published(told) == "+0.179 [0.090, 0.269]"  # one yardstick: .847 - .489
     assert effects.raw(told) == "+0.100 [0.050, 0.150]"
     assert effects.raw_published(component()) == "" and effects.raw(component(difference=None)) == ""
+
+
+def test_a_word_whose_interval_includes_the_published_effect_says_by_what_size_it_goes():
+    told = component(word="too small", stated=0.0894, published=0.0894, yardstick=0.5, low=-0.024, high=0.035)
+    assert effects.another_margin(told) == (
+        "includes the published +0.032; *too small* goes by the size stated in yardsticks: 0.089 yardsticks, which are "
+        "0.045 probability here, where one is 0.500, in the paper 0.358."
+    )
+    assert not any(effects.another_margin(told | other) for other in ({"high": 0.03}, {"word": "open, leans for"}))
+    page = claim_page.page(found(), "P04")
+    section = page.partition("### against ppo in its own nucleus\n")[2].partition("\n### ")[0]
+    assert "The interval of `settle` includes the published +0.032; " in section
+    assert page.count("in the paper 0.358") == 1
 
 
 def test_a_row_of_the_forest_lies_where_its_numbers_are():

@@ -67,6 +67,8 @@ def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
         parts += ["## The runs and their settings", claim_runs.conditions(found, claim, rows)]
         parts += ["## What they wrote", texts.section(found, rows)]
         parts += ["## Run just this again", claim_runs.again(found, rows)]
+    elif claim not in found.benchmark:
+        parts += ["## What would change our mind", untested(found, claim)]
     if claim in found.benchmark:
         parts += ["## On the benchmark", benchmark.section(found.root, claim, found.benchmark[claim])]
     parts += ["## What makes it hard to say", traps(about), f"## Cite this {UNSEARCHED}", cite.claim(found.root, claim)]
@@ -143,10 +145,12 @@ def tests(found: Committed, claim: str, role: str, drawn: bool = True) -> list[s
             asked = f"within ±{first['stated']:.2g} {first['unit']}"
         label = " ".join((MEASURES[first["metric"]].label or first["metric"]).split())
         peak = f" {PEAK}" * (first["kind"] == "peak")
+        apart = {profile: effects.another_margin(test) for profile, test in measured.items() if tested(rows[profile])}
+        notes = "".join(f"\n\nThe interval of `{profile}` {note}" for profile, note in apart.items() if note)
         runs = f" of {compared}" if (compared := opening.taken(found, claim, name, next(iter(measured)))) else ""
         parts += [
             f"### {name}" if role == "decides" else f"**{name}**",
-            f"*{label}*{runs}; asked beforehand: {asked}.{peak}\n\n{markdown(pd.DataFrame(table))}",
+            f"*{label}*{runs}; asked beforehand: {asked}.{peak}\n\n{markdown(pd.DataFrame(table))}{notes}",
         ]
     return parts
 
@@ -185,6 +189,21 @@ def changes(rows: Mapping[str, Mapping[str, Any]]) -> str:
         "a larger model: these are of models that a laptop trains. `make plan PROFILE=paper` says what the published "
         "ones would take."
     )
+
+
+STUDIES = {"P29": "/reports/study/verdict.md"}  # of claims about people: the same design, with raters that are programs
+
+
+def untested(found: Committed, claim: str) -> str:
+    """What a claim that nothing here tests would need, why the benchmark does not test it, and what stands beside."""
+    parts = ["Nothing here puts it to a test, so any would. It takes:"]
+    parts.append("\n".join(f"- {lack}" for lack in opening.needed(found.claims[claim])))
+    if rule := benchmark.plan(found.root).contrasts.get(claim):
+        beside_it = " [Its numbers beside the benchmark's claims](/reports/grue/claims.md)." * bool(rule.tests)
+        parts.append(f"{' '.join(rule.said.split())}{beside_it}")
+    if study := STUDIES.get(claim):
+        parts.append(f"[The same design with simulated raters]({study}), which says nothing of people.")
+    return "\n\n".join(parts)
 
 
 def points(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:

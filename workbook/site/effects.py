@@ -9,7 +9,7 @@ from typing import Any
 from workbook.ledger.published import published_yardstick
 from workbook.results.measure import LOG_RATIO
 from workbook.results.measures import MEASURES
-from workbook.results.tables import signed
+from workbook.results.tables import number, signed
 from workbook.statistics.rule import AGAINST, FOR, HOLDS, HOLDS_SMALLER, OPENS, OPPOSITE, TOO_SMALL
 
 YARDSTICKS, OWN = "yardsticks", "own unit"
@@ -35,6 +35,21 @@ def raw_published(test: Mapping[str, Any]) -> str:
     size = published_yardstick(test["metric"]) if test["unit"] == YARDSTICKS else 1.0
     ends = [None if test[f"published_{end}"] is None else size * test[f"published_{end}"] for end in ("low", "high")]
     return signed(size * test["published"], *ends)
+
+
+def another_margin(test: Mapping[str, Any]) -> str:
+    """Why a word says that an effect is smaller than stated while its interval includes the published one: by what size
+    it went; "" where that is not so."""
+    if test["word"] not in (TOO_SMALL, HOLDS_SMALLER) or test["unit"] != YARDSTICKS or test["published"] is None:
+        return ""
+    here, there = test["yardstick"], published_yardstick(test["metric"])
+    if not test["low"] <= there * test["published"] <= test["high"]:
+        return ""
+    size = f"{test['stated']:.2g} yardsticks, which are {number(here * test['stated'])} {unit(test)}".strip()
+    return (
+        f"includes the published {signed(there * test['published'], None, None)}; *{test['word']}* goes by the size "
+        f"stated in yardsticks: {size} here, where one is {number(here)}, in the paper {number(there)}."
+    )
 
 
 def yardsticks(test: Mapping[str, Any], which: str = "effect") -> str:
