@@ -318,16 +318,19 @@ def test_a_claim_of_the_benchmark_has_its_word_its_tests_and_what_is_said_of_the
 
 
 def test_a_claim_of_the_benchmark_has_arms_what_would_turn_it_texts_and_a_command():
-    board = (ROOT / "reports/grue/leaderboard.md").read_text(encoding="utf-8")
+    board = "".join((ROOT / f"{file}.md").read_text(encoding="utf-8") for file in (benchmark.BOARD, benchmark.REAL))
     for name in found().benchmark:
         text = claim_page.page(found(), name).partition("## On the benchmark\n")[2]
         asked = benchmark.plan(ROOT).tests(name)
         parts = dict(re.findall(r"### ([\w ]+\w).*\n\n((?:.|\n(?!##))+)", text))
-        turned, arms, wrote, again = parts.values()
+        turned, figures, arms, wrote, again = parts.values()
         assert [*parts] == [*TOLD_OF_THE_BENCHMARK], name
         assert all(f"| {test.name} | " in turned for test in asked.values() if test.role == "decides")
         assert all(f"| {label(arm)} |" in arms or f"“{arm}”" in arms for arm in benchmark.named(asked))
+        assert "](/reports/grue/hacking.svg)" in figures, name
+        assert ("](/reports/grue/ranks.svg)" in figures) == (name in ("P06", "P07", "P09", "P13", "P14", "P33")), name
         written = [line for line in wrote.splitlines() if line.startswith("    | ")]
+        assert "of other seeds no text is" in wrote and ', real rows"' in wrote, name
         assert "No text" not in wrote and written and all(line.strip() in board for line in written)
         assert "make grue\n" in again and re.search(r"\d+ to \d+ minutes on two cores", again)
         on_the_scale = [test for test in asked.values() if test.column != "metric/words"]
@@ -342,6 +345,7 @@ def test_a_claim_of_the_benchmark_has_arms_what_would_turn_it_texts_and_a_comman
 
 TOLD_OF_THE_BENCHMARK = (
     "What would change our mind",
+    "The figures",
     "The arms and their settings",
     "What the arms wrote",
     "Run it again",

@@ -4,6 +4,7 @@ leaderboard; how to make it all again."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -28,7 +29,7 @@ from workbook.statistics.rule import FOR, HOLDS
 
 NAME = "grue"
 ABOUT = "the benchmark's tasks, generated rows"  # of a column or row beside profiles
-BOARD = "reports/grue/leaderboard"
+BOARD, REAL = "reports/grue/leaderboard", "reports/grue_real/leaderboard"
 TABLE, PAGES = "reports/grue/claims.csv", (BOARD, "reports/grue/claims")
 SCALE, COUNTED = "on the scale", {"metric/words": "words"}  # what a difference counts; of these columns something else
 LONG = re.compile(r"make grue \[.*generated rows, ([^)]+)\)")  # in the Makefile's own words
@@ -99,6 +100,7 @@ def section(root: Path, claim: str, measured: pd.DataFrame) -> str:
         said.insert(0, f"q = {number(q)}, corrected for all claims that the benchmark tested{none}.")
     parts = [tests(rows), *said, READ]
     parts += ["### What would change our mind", changes([row for row in rows if row["role"] == "decides"])]
+    parts += ["### The figures", figures(root, asked)]
     parts += ["### The arms and their settings", arms(found.settings, asked)]
     parts += [f"### What the arms wrote {UNSEARCHED}", texts(root, found.settings, asked)]
     parts += ["### Run it again", shell("make env", "make grue")]
@@ -207,22 +209,40 @@ def sets(settings: Mapping[str, Any], arm: Arm) -> str:
     return ", ".join(f"{name} `{value}`" for name, value in values.items()) or "–"
 
 
+def figures(root: Path, asked: Mapping[str, Test]) -> str:
+    """What the leaderboard draws of all arms: reward against judge; and, of a claim about all tasks, the ranks."""
+    alt = json.loads((root / "reports/grue/alt.json").read_text(encoding="utf-8"))
+    whole = len(claims.concerned(list(asked.values()))) == len(plan(root).settings["tasks"])
+    drawn = [f"![{alt[name]}](/reports/grue/{name}.svg)" for name in ("hacking", *["ranks"] * whole)]
+    how = "All arms, from [the leaderboard](/reports/grue/leaderboard.md): up and right is better, right only hacked."
+    return "\n\n".join([how, *drawn])
+
+
 def texts(root: Path, settings: Mapping[str, Any], asked: Mapping[str, Test]) -> str:
-    """What the leaderboard shows of the claim's arms, a block a task."""
-    labels, blocks = {label(name) for name in named(asked)}, []
-    board = (root / f"{BOARD}.md").read_text(encoding="utf-8").split("\n## ")[1:]
-    shown = {part.partition("\n")[0]: part.partition("\n### Samples\n")[2].strip().splitlines() for part in board}
-    for task in claims.concerned(list(asked.values())):
-        heading, lines = tasks.task(task).title, shown.get(tasks.task(task).title, [])
-        if rows := [line for line in lines[2:] if line[2:].partition(" | ")[0] in labels]:
-            blocks.append(folded(heading, "\n".join([*lines[:2], *rows])))
+    """What the leaderboards show of the claim's arms, a block a task: on generated rows, of which its word is, and on
+    real ones."""
+    blocks, real = answers(root, BOARD, "", asked), answers(root, REAL, ", real rows", asked)
     each = settings["evaluation"]["samples"]
     if not blocks:
         return f"No text of these runs is committed; the command below writes {each} answers of every run and seed."
+    behind = f" Behind them, as many on [real rows](/{REAL}.md), of which the word is not." * bool(real)
     return "\n\n".join(
         [
             f"Of each arm and task the first {SHOWN} answers of the first seed are kept, in the leaderboard, nothing "
-            f"selected; of other seeds no text is. The command below writes {each} of every seed.",
+            f"selected; of other seeds no text is. The command below writes {each} of every seed.{behind}",
             *blocks,
+            *real,
         ]
     )
+
+
+def answers(root: Path, board: str, more: str, asked: Mapping[str, Test]) -> list[str]:
+    """A leaderboard's samples of the claim's arms, a block a task that has some. more: behind the task's title."""
+    labels, file, blocks = {label(name) for name in named(asked)}, root / f"{board}.md", []
+    parts = file.read_text(encoding="utf-8").split("\n## ")[1:] if file.is_file() else []
+    shown = {part.partition("\n")[0]: part.partition("\n### Samples\n")[2].strip().splitlines() for part in parts}
+    for task in claims.concerned(list(asked.values())):
+        heading, lines = tasks.task(task).title, shown.get(tasks.task(task).title, [])
+        if rows := [line for line in lines[2:] if line[2:].partition(" | ")[0] in labels]:
+            blocks.append(folded(heading + more, "\n".join([*lines[:2], *rows])))
+    return blocks
