@@ -48,6 +48,12 @@ def test_a_claims_page_shows_each_profiles_numbers_in_their_unit_first(site):
     assert "reviews, 5 seeds of one base model" in said and "imdb, 5 draws" in said and "reviews, 5 draws" not in said
 
 
+def test_the_ledgers_page_leads_to_the_page_of_every_claim(site):
+    text = (site / "findings/ledger/index.html").read_text(encoding="utf-8")
+    linked = re.findall(r'<strong><a href="../../claims/(\w+)/index.html">(\w+)</a></strong>', text)
+    assert {*linked} == {(claim, claim) for claim in found().claims} and len(linked) == len(found().claims)
+
+
 def test_a_claims_page_has_five_texts_of_every_seed_and_run_shown():
     """Of the registered design the first draw's, and a page of its own for each run, with every draw that it has."""
     rows = found().rows("P01")

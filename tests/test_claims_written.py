@@ -166,18 +166,25 @@ def test_a_readme_shows_what_was_put_to_a_test_and_counts_the_rest(rows, tmp_pat
         and "\nold\n" not in text
     )
     tested = [row["id"] for row in rows if row["word"] not in (AWAITING, ELSEWHERE)]
-    assert re.findall(r"^\| \*\*(\w+)\*\*", text, re.MULTILINE) == tested
-    assert re.search(rf"^\| \*\*{rows[-1]['id']}\*\*.*\| {combine.NOT_TESTED}\s*\| opposite\s*\|$", text, re.MULTILINE)
+    ids = re.findall(r"^\| \*\*\[(\w+)\]\(([^)]+)\)\*\*", text, re.MULTILINE)
+    assert ids[: len(tested)] == [(name, combine.LEDGER.format("mini")) for name in tested]
+    assert {*ids[len(tested) :]} == {(row["id"], combine.WRITTEN) for row in rows if row["id"] not in tested}
+    assert re.search(
+        rf"^\| \*\*\[{rows[-1]['id']}\]\S*\*\*.*\| {combine.NOT_TESTED}\s*\| opposite\s*\|$", text, re.MULTILINE
+    )
     assert f"{len(rows) - len(tested)} further claims" in text
     command.main(["readme", "--reports", str(tmp_path), "--file", str(file)])
     assert file.read_text() == text, "twice is as good as once"
     assert (
-        f"in the ledger: 1 wait for a learner, sampler or task, {len(rows) - len(tested) - 1} are not tested by these"
-        in text
+        "not tested by these profiles: 1 wait for a learner, sampler or task, "
+        f"{len(rows) - len(tested) - 1} are tested nowhere here." in text
     )
     combined = json.loads((tmp_path / "claims.json").read_text())
     for left, said in (
-        ([*SHIPPED], f"{len(SHIPPED)} further claims are in the ledger: {len(SHIPPED)} are not tested by these"),
+        (
+            [*SHIPPED],
+            f"{len(SHIPPED)} further claims are not tested by these profiles: {len(SHIPPED)} are tested nowhere",
+        ),
         ([], None),
     ):
         kept = [row for row in combined["rows"] if row["id"] in (*left, "Z01", "Z02")]
@@ -246,6 +253,10 @@ def test_this_repositorys_page_shows_the_ledger_that_is_committed_with_it(tmp_pa
         (tmp_path / name).write_text(committed(f"reports/{name}"))
     text = committed("docs/findings/ledger.md")
     assert combine.readme(text, tmp_path / "claims.json") == text, "type: python -m workbook.ledger readme"
+    headings = committed("reports/grue/claims.md").splitlines()
+    slugs = {re.sub(r"[:,]", "", line[3:]).lower().replace(" ", "-") for line in headings if line.startswith("## ")}
+    assert {*re.findall(r"claims\.md#([\w-]+)\)", text)} <= slugs
+    assert {*re.findall(r"^\| \*\*\[(\w+)\]", text, re.MULTILINE)} == {*SHIPPED}
 
 
 def test_a_profile_that_judges_nothing_has_no_column(tmp_path):
@@ -277,7 +288,8 @@ def test_the_page_marks_what_is_not_settled_and_names_what_the_benchmark_tested(
     row = {"claim": "c", "source": "s", "published_text": "p", "sentence": "", "turns": True, "rule": "r"}
     for profile, settled in (("settle", False), ("full", None)):
         rows = [{**row, "id": "P01", "word": "holds", "settled": settled}]
-        rows += [{**row, "id": name, "word": ELSEWHERE} for name in ("P13", "P16")]
+        lacks = {"word": ELSEWHERE, "sentence": "Not testable here: needs human raters."}
+        rows += [{**row, **lacks, "id": name} for name in ("P13", "P16")]
         (tmp_path / profile / "claims").mkdir(parents=True)
         (tmp_path / profile / "claims" / "claims.json").write_text(json.dumps({"rows": rows}))
     combine.combine(combine.find_ledgers(tmp_path), tmp_path)
@@ -287,4 +299,6 @@ def test_the_page_marks_what_is_not_settled_and_names_what_the_benchmark_tested(
     assert f"| {turns}) | {turns}, not settled) |" in (tmp_path / "claims.md").read_text()
     (tmp_path / "grue").mkdir()
     (tmp_path / "grue" / "claims.csv").write_text(f"id,word\nP13,holds\nP13,holds\nP16,{ELSEWHERE}\n")
-    assert f"Of them P13 have words [on the benchmark]({combine.BENCHMARK})." in page()
+    assert f": 1 have words [on the benchmark]({combine.BENCHMARK}), 1 are tested nowhere here." in page()
+    assert f"| **[P13]({combine.BENCHMARK}#p13-holds)** c | holds | human raters |" in page()
+    assert f"| **[P16]({combine.WRITTEN})** c | {combine.NOT_TESTED} | human raters |" in page()

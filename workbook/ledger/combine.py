@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from workbook.store.files import atomic_json, atomic_write
 NOT_TESTED = "–"
 BEGIN, END = "<!-- ledger: python -m workbook.ledger readme -->", "<!-- end of ledger -->"
 COMBINE = "python -m workbook.ledger combine"
-BENCHMARK = "../../reports/grue/claims.md"  # from the page
+BENCHMARK, LEDGER = "../../reports/grue/claims.md", "../../reports/{}/claims/claims.md"  # from the page
+WRITTEN = "../../claims.yaml"  # where a claim stands that has no word
 NO_EVIDENCE = ("smoke",)  # profiles whose numbers mean nothing
 
 
@@ -108,7 +109,7 @@ def _apart(rules: Mapping[str, str], ledgers: Mapping[str, Mapping[str, Any]], w
 def readme(text: str, combined: str | Path) -> str:
     """A page's text with the ledger's summary between its two marks, made from `combine`'s claims.json.
 
-    Shown are the claims that some profile put to a test; the others are counted. Raises: ClaimError without the marks,
+    First the claims that some profile put to a test, then the others, counted. Raises: ClaimError without the marks,
     and for a file that is not `combine`'s.
     """
     before, mark, rest = text.partition(BEGIN)
@@ -126,35 +127,62 @@ def readme(text: str, combined: str | Path) -> str:
     shown = [row for row in rows if not {*row["words"].values()} <= {*untested}]
     table = pd.DataFrame(
         [
-            {"claim": f"**{row['id']}** {row['claim']}"}
-            | {
-                _head(p, single): NOT_TESTED if row["words"].get(p, ELSEWHERE) in untested else _cell(row, p)
-                for p in names
-            }
+            {"claim": f"**[{row['id']}]({LEDGER.format([p for p in names if _word(row, p) not in untested][-1])})** "}
+            | {_head(p, single): NOT_TESTED if _word(row, p) in untested else _cell(row, p) for p in names}
             for row in shown
         ]
     )
-    left = [row for row in rows if row not in shown]
-    waiting = sum(AWAITING in row["words"].values() for row in left)
-    said = [f"{waiting} wait for a learner, sampler or task"] if waiting else []
-    said += [f"{len(left) - waiting} are not tested by these profiles"] if len(left) > waiting else []
-    more = (
-        f"\n\n{len(left)} further claims are in the ledger: {', '.join(said)}, and it says what they need."
-        if left
-        else ""
-    )
-    if found := [row["id"] for row in left if row["id"] in _on_benchmark(Path(combined).parent)]:
-        more += f" Of them {join(found)} have words [on the benchmark]({BENCHMARK})."
+    if len(table):
+        table["claim"] += [row["claim"] for row in shown]
+    more = _left([row for row in rows if row not in shown], shown, _on_benchmark(Path(combined).parent))
     more += "".join(f"\n\n{profile}: {one_model.SAID}" for profile in single if profile in names)
     return f"{before}{BEGIN}\n{markdown(table)}{more}\n{END}{after}"
 
 
-def _on_benchmark(reports: Path) -> set[str]:
-    """The claims that the benchmark put to a test; none where it was not run."""
+def _left(left: Sequence[Mapping[str, Any]], shown: Sequence[Mapping[str, Any]], benchmark: Mapping[str, str]) -> str:
+    """The claims that no profile tests, a row each: the benchmark's word, or what they need; "" where there are none.
+    shown: the others; benchmark: claim -> its word there."""
+    if not left:
+        return ""
+    judged, waiting = [row for row in left if row["id"] in benchmark], 0
+    lines = []
+    for row in left:
+        word = benchmark.get(row["id"])
+        waiting += word is None and AWAITING in row["words"].values()
+        needs = next(iter(row["sentences"].values())).partition(": ")[2]  # "Not testable here: needs human raters."
+        place = f"{BENCHMARK}#{_anchor(row['id'], word)}" if word else WRITTEN
+        lines.append(
+            {
+                "claim": f"**[{row['id']}]({place})** {row['claim']}",
+                "on the benchmark": word or NOT_TESTED,
+                "as the paper tested it, takes": needs.removeprefix("needs ").removesuffix("."),
+            }
+        )
+    said = [f"{len(judged)} have words [on the benchmark]({BENCHMARK})"] if judged else []
+    said += [f"{waiting} wait for a learner, sampler or task"] if waiting else []
+    without = len(left) - len(judged) - waiting
+    said += [f"{without} are tested nowhere here"] if without else []
+    too = [row["id"] for row in shown if row["id"] in benchmark]
+    also = f" {join(too)}, above, {'have words' if len(too) > 1 else 'has a word'} there too." if too else ""
+    count = f"{len(left)} further claims are not tested by these profiles: {', '.join(said)}.{also}"
+    return f"\n\n{count}\n\n{markdown(pd.DataFrame(lines))}"
+
+
+def _word(row: Mapping[str, Any], profile: str) -> str:
+    return row["words"].get(profile, ELSEWHERE)
+
+
+def _anchor(claim: str, word: str) -> str:
+    """Of the claim's heading on the benchmark's page, "P11: open, leans for"."""
+    return f"{claim} {word}".lower().replace(",", "").replace(" ", "-")
+
+
+def _on_benchmark(reports: Path) -> dict[str, str]:
+    """Claim -> its word, of those that the benchmark put to a test; none where it was not run."""
     if not (table := reports / "grue" / "claims.csv").is_file():
-        return set()
+        return {}
     rows = pd.read_csv(table, usecols=["id", "word"])
-    return {*rows.id[rows.word != ELSEWHERE]}
+    return {claim: word for claim, word in zip(rows.id, rows.word) if word != ELSEWHERE}
 
 
 def _cell(row: Mapping[str, Any], profile: str) -> str:

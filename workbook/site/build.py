@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections import ChainMap
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -59,7 +59,7 @@ HAND = {  # documents that stand elsewhere and are pages too
     "grue/submitted/README.md": "findings/grue/submitted/index.md",
     "grue/traps.md": "findings/grue/traps/index.md",
 }
-ASSETS = "docs/assets"
+ASSETS, LEDGER = "docs/assets", "docs/findings/ledger.md"
 LABEL = 48  # letters of a claim in the site's map
 PART = {"verdict": "", "samples": "samples/"}  # of a report: where its file lies below the report's folder
 
@@ -86,6 +86,15 @@ def title(text: str) -> str:
 def boxed(text: str) -> str:
     """A checklist's boxes as signs: the site's Markdown has none, and one that cannot be ticked needs no control."""
     return re.sub(r"^( *[-*] )\[ \] ", r"\1☐ ", text, flags=re.MULTILINE)
+
+
+def to_claims(text: str, claims: Collection[str]) -> str:
+    """The ledger's page with its ids as links to the claims' own pages, which only the site has."""
+    return re.sub(
+        r"\*\*\[(\w+)\]\([^)]+\)\*\*",
+        lambda match: f"**[{match[1]}](/claims/{match[1]}/index.md)**" if match[1] in claims else match[0],
+        text,
+    )
 
 
 def made(found: Committed, drawn: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -249,6 +258,7 @@ def write(root: Path, out: Path, site: Path) -> dict[str, str]:
     written |= decks | {lessons.place(name): (name, text) for name, text in taught.items()}
     more = {"docs/ablations/index.md": f"## Every question, in every profile\n\n{reports_table(root)}"}
     filled = {lessons.LISTED: lessons.listed(root), lessons.ANSWERS: lessons.answered(root)}
+    filled[LEDGER] = to_claims((root / LEDGER).read_text(encoding="utf-8"), found.claims)
     for source, page in known.items():
         text = filled.get(source) or boxed((root / source).read_text(encoding="utf-8"))
         written[page] = (source, text + (f"\n{more[source]}\n" if source in more else ""))
