@@ -252,7 +252,14 @@ def test_the_commands_of_a_claim_make_the_runs_of_all_its_tests_in_every_profile
 
 def component(**other):
     zero = {"difference": 0.1, "low": 0.05, "high": 0.15, "effect": 0.2, "effect_low": 0.1, "effect_high": 0.3}
-    made = {"unit": "yardsticks", "metric": "score", "direction": "greater", "stated": 0.4, "word": "holds"}
+    made = {
+        "unit": "yardsticks",
+        "metric": "score",
+        "direction": "greater",
+        "stated": 0.4,
+        "word": "holds",
+        "yardstick": 0.5,
+    }
     return {**zero, **made, "published": None, "published_low": None, "published_high": None, **other}
 
 
@@ -291,12 +298,16 @@ def test_a_row_of_the_forest_lies_where_its_numbers_are():
     [
         ("holds", "greater", "an interval that takes in 0, or lies below 0"),
         ("holds", "less", "an interval that takes in 0, or lies above 0"),
-        ("holds, but smaller than stated", "greater", "an interval that takes in 0, or reaches 0.4 yardsticks"),
-        ("too small", "greater", "an interval that reaches 0.4 yardsticks, either way"),
+        (
+            "holds, but smaller than stated",
+            "greater",
+            "an interval that takes in 0, or reaches 0.200 probability (0.4 yardsticks)",
+        ),
+        ("too small", "greater", "an interval that reaches 0.200 probability (0.4 yardsticks), either way"),
         ("opposite", "greater", "an interval that takes in 0, or lies on the other side of it"),
-        ("open", "greater", "more draws: an interval on one side of 0, or inside ±0.4 yardsticks"),
-        ("holds", "equal", "an interval that leaves ±0.4 yardsticks"),
-        ("opposite", "equal", "an interval that reaches into ±0.4 yardsticks"),
+        ("open", "greater", "more draws: an interval on one side of 0, or inside ±0.200 probability (0.4 yardsticks)"),
+        ("holds", "equal", "an interval that leaves ±0.200 probability (0.4 yardsticks)"),
+        ("opposite", "equal", "an interval that reaches into ±0.200 probability (0.4 yardsticks)"),
     ],
 )
 def test_what_would_turn_a_word_is_what_the_rule_says(word, direction, said):

@@ -140,9 +140,8 @@ def tests(found: Committed, claim: str, role: str, drawn: bool = True) -> list[s
                     **({"forest row": effects.row(test, far)} if drawn else {}),
                 }
             )
-        asked = f"at least {first['stated']:.2g} {first['unit']}, {first['direction']}"
-        if first["direction"] == "equal":
-            asked = f"within ±{first['stated']:.2g} {first['unit']}"
+        size, way = effects.stated(first), first["direction"]
+        asked = f"within ±{size}" if way == "equal" else f"at least {size}, {way}"
         label = " ".join((MEASURES[first["metric"]].label or first["metric"]).split())
         peak = f" {PEAK}" * (first["kind"] == "peak")
         apart = {profile: effects.another_margin(test) for profile, test in measured.items() if tested(rows[profile])}

@@ -87,9 +87,17 @@ def row(test: Mapping[str, Any], far: float) -> str:
     return f'<svg class="forest-row" viewBox="0 0 {WIDE} {HIGH}" role="img" aria-label="{label}">{"".join(parts)}</svg>'
 
 
+def stated(test: Mapping[str, Any]) -> str:
+    """The size that a word goes by: in the metric's unit, by the yardstick that was measured, then in yardsticks."""
+    size = f"{test['stated']:.2g} {test['unit']}"
+    if test["unit"] != YARDSTICKS or not test["yardstick"]:
+        return size
+    return f"{number(test['yardstick'] * test['stated'])} {unit(test)}".strip() + f" ({size})"
+
+
 def turning(test: Mapping[str, Any]) -> str:
     """What new draws would have to show for another word of this test, in the terms of the rule."""
-    size = f"{test['stated']:.2g} {test['unit']}"
+    size = stated(test)
     if test["direction"] == "equal":
         if test["word"] in FOR:
             return f"an interval that leaves ±{size}"
