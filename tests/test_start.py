@@ -38,9 +38,22 @@ def test_the_lessons_and_their_questions_are_those_of_their_page():
     assert rows == ROW.findall((ROOT / "docs/learn/lessons.md").read_text(encoding="utf-8"))
 
 
-def test_make_lab_opens_at_the_sites_home_and_makes_it_where_there_is_none():
+def test_make_lab_opens_at_the_sites_home_and_makes_it_where_there_is_none_or_a_page_is_newer(tmp_path):
     shown = subprocess.run(["make", "-n", "lab"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert "[ -f site/index.html ] || .venv/bin/python -m workbook.site\n" in shown
+    (asked,) = re.findall(r"^\[ -f site/index\.html \](?:.*\\\n)*.* -m workbook\.site$", shown, re.MULTILINE)
+    asked = asked.replace(".venv/bin/python -m workbook.site", "echo made")
+    made = lambda: subprocess.run(["sh", "-c", asked], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    for name in ("docs/page.md", "reports/kl/verdict.md", "claims.yaml", "README.md", "site/index.html"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (1000, 1000))
+    assert made() == ""
+    os.utime(tmp_path / "reports/kl/verdict.md", (1001, 1001))
+    assert made() == "made\n"
+    os.utime(tmp_path / "site/index.html", (1002, 1002))
+    assert made() == ""
+    (tmp_path / "site/index.html").unlink()
+    assert made() == "made\n"
     assert f"extra_static_paths=\"['{ROOT}/site']\" --LabApp.default_url=/static/index.html" in shown
 
 
