@@ -129,7 +129,7 @@ WAYS = {  # what a visitor asks: where it is answered
     "Does NLPO beat PPO?": ("The claim, tested", "claims/P04/index.md"),
     "Which claims hold?": ("Findings", "findings/index.md"),
     "What do such models write?": (
-        "What they wrote of real reviews, without the penalty too",
+        "What they wrote without the penalty, of real reviews",
         "claims/P01/index.md#texts-of-reviews",
     ),
     "My model, my reward?": ("Twelve lines of Python", "docs/use/twelve_lines.md"),
