@@ -104,7 +104,8 @@ test: env
 	@exec .venv/bin/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 # Texts open as pages, and nobody is asked about news: defaults of this environment's JupyterLab, which your own settings override.
-# It opens at the site's home, which its server shows below /static/, with links into the lab: made where there is none, or a page or a report is newer.
+# It opens at the site's home, which its server shows below /static/, with links into the lab: made where there is none, or where a
+# page or a report is newer.
 LAB := {"@jupyterlab/docmanager-extension:plugin": {"defaultViewers": {"markdown": "Markdown Preview"}}, \
         "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": false}}
 lab: env

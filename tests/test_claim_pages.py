@@ -273,8 +273,8 @@ def test_a_published_effect_is_shown_in_the_metrics_own_unit():
 def test_a_word_whose_interval_includes_the_published_effect_says_by_what_size_it_goes():
     told = component(word="too small", stated=0.0894, published=0.0894, yardstick=0.5, low=-0.024, high=0.035)
     assert effects.another_margin(told) == (
-        "includes the published +0.032; *too small* goes by the size stated in yardsticks: 0.089 yardsticks, which are "
-        "0.045 probability here, where one is 0.500, in the paper 0.358."
+        "includes the published +0.032; *too small* goes by the size stated in yardsticks, 0.045 probability (0.089 "
+        "yardsticks) here, where one is 0.500, in the paper 0.358."
     )
     assert not any(effects.another_margin(told | other) for other in ({"high": 0.03}, {"word": "open, leans for"}))
     page = claim_page.page(found(), "P04")

@@ -45,10 +45,9 @@ def another_margin(test: Mapping[str, Any]) -> str:
     here, there = test["yardstick"], published_yardstick(test["metric"])
     if not test["low"] <= there * test["published"] <= test["high"]:
         return ""
-    size = f"{test['stated']:.2g} yardsticks, which are {number(here * test['stated'])} {unit(test)}".strip()
     return (
         f"includes the published {signed(there * test['published'], None, None)}; *{test['word']}* goes by the size "
-        f"stated in yardsticks: {size} here, where one is {number(here)}, in the paper {number(there)}."
+        f"stated in yardsticks, {stated(test)} here, where one is {number(here)}, in the paper {number(there)}."
     )
 
 

@@ -28,6 +28,7 @@ from workbook.site.vega import SEEN, Chart, layer, spec, tip
 FAINT = 0.45  # of a draw beside its mean
 SYMLOG = 0.05  # nats per token below which the axis of the KL is linear
 TICKS = (0, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20)  # of that axis; its own would be evenly spaced, and overlap
+TICKED = 8  # ticks of another axis, about: its own would be so many that a reader sees numbers only
 FULL = 0.001  # share cut away below which the axis of the mass kept is linear
 CUTS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.001, 0)  # ticks of that axis, which runs to the right as less is cut
 FIRST, START, NO_MASK = ("PPO", "NLPO"), "untrained", "no mask"  # lines that look as in the pictures, and grey ones
@@ -162,7 +163,8 @@ def scatter(
 
     axis: of x, linear where it says nothing; across: the field that hovering shows for it; unit: what a draw is
     called."""
-    x = {"field": "x", "type": "quantitative", "title": title.split("\n"), "scale": {"zero": False}} | axis
+    x = {"field": "x", "type": "quantitative", "title": title.split("\n"), "scale": {"zero": False}}
+    x |= {"axis": {"tickCount": TICKED}, **axis}
     title = title.replace("\n", " ")
     y = {"field": "y", "type": "quantitative", "title": up, "scale": {"zero": False}}
     means = averaged(rows, "run", [*dict.fromkeys(("x", "y", across))])
