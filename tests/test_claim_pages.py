@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from workbook.grue.pictures import label
+from workbook.results import tables
 from workbook.results.files import SAMPLES, read_text, standing
 from workbook.results.tables import between
 from workbook.site import (
@@ -335,7 +336,10 @@ def test_a_claim_of_the_benchmark_has_its_word_its_tests_and_what_is_said_of_the
 
 
 def test_a_claim_of_the_benchmark_has_arms_what_would_turn_it_texts_and_a_command():
-    board = "".join((ROOT / f"{file}.md").read_text(encoding="utf-8") for file in (benchmark.BOARD, benchmark.REAL))
+    board = (ROOT / f"{benchmark.BOARD}.md").read_text(encoding="utf-8")
+    texts_of = [path.read_text(encoding="utf-8") for path in (ROOT / benchmark.REAL / "draws").glob("*/*.jsonl")]
+    drawn = [json.loads(line) for text in texts_of for line in text.split("\n") if line]
+    paid = {(str(one["seed"]), tables.number(one["reward"])) for one in drawn}
     for name in found().benchmark:
         text = claim_page.page(found(), name).partition("## On the benchmark\n")[2]
         asked = benchmark.plan(ROOT).tests(name)
@@ -346,9 +350,13 @@ def test_a_claim_of_the_benchmark_has_arms_what_would_turn_it_texts_and_a_comman
         assert all(f"| {label(arm)} |" in arms or f"“{arm}”" in arms for arm in benchmark.named(asked))
         assert "](/reports/grue/hacking.svg)" in figures, name
         assert ("](/reports/grue/ranks.svg)" in figures) == (name in ("P06", "P07", "P09", "P13", "P14", "P33")), name
-        written = [line for line in wrote.splitlines() if line.startswith("    | ")]
+        lines = [line.strip() for line in wrote.splitlines() if line.startswith("    | ")]
+        real = [line for line in lines if re.match(r"\| \d+ \| ", line)]
+        told = {(cells[1], cells[-2]) for cells in ([cell.strip() for cell in line.split("|")] for line in real)}
+        assert told <= paid and {seed for seed, _ in told} == {"1", "2", "3"}, name
+        written = [line for line in lines if line not in real and not line.startswith("| draw | ")]
         assert "of other seeds no text is" in wrote and ', real rows"' in wrote, name
-        assert "No text" not in wrote and written and all(line.strip() in board for line in written)
+        assert "No text" not in wrote and written and all(line in board for line in written)
         assert "make grue\n" in again and re.search(r"\d+ to \d+ minutes on two cores", again)
         on_the_scale = [test for test in asked.values() if test.column != "metric/words"]
         assert text.count('class="forest-row"') == len(on_the_scale), name

@@ -151,7 +151,7 @@ def _task(found: Board, task: Task, samples: Sequence[Mapping[str, Any]]) -> lis
                 markdown(pd.DataFrame(_printed(printed))),
             ]
     if samples:
-        parts += ["### Samples", markdown(pd.DataFrame(_samples(samples)))]
+        parts += ["### Samples", markdown(pd.DataFrame(sampled(samples, min(one["seed"] for one in samples))))]
     return parts
 
 
@@ -232,12 +232,12 @@ def _printed(printed: Published) -> list[dict[str, Any]]:
     return [{"": pictures.label(method), **numbers} for method, numbers in printed.rows.items()]
 
 
-def _samples(samples: Sequence[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The first answers of each policy on the first seed; of the prompt its last words, and no reference."""
-    first, taken = min(one["seed"] for one in samples), {}
+def sampled(samples: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, str]]:
+    """The first answers of each policy on a seed; of the prompt its last words, and no reference."""
+    taken: dict[str, list[dict[str, str]]] = {}
     for one in samples:
         mine = taken.setdefault(one["condition"], [])
-        if one["seed"] == first and len(mine) < SHOWN:
+        if one["seed"] == seed and len(mine) < SHOWN:
             cells = {"prompt": _text(short(one["prompt"])), "answer": _text(one["response"])}
             numbers = {name: "" if one[name] is None else number(one[name]) for name in ("reward", "judge")}
             mine.append({"policy": pictures.label(one["condition"]), **cells, **numbers})

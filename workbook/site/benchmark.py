@@ -1,6 +1,6 @@
 """What the benchmark said of a claim, on the claim's page: its word and its tests, from reports/grue; what would turn
 them, the arms and their settings, from grue/contrasts.yaml and grue/params.yaml; what the arms wrote, from the
-leaderboard; how to make it all again."""
+leaderboard and, on real rows, from the draws in git; how to make it all again."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import pandas as pd
 import yaml
 
-from workbook.grue import claims, tasks
+from workbook.grue import claims, gather, tasks
+from workbook.grue import settings as settings_of
 from workbook.grue.arms import ARMS, Arm, as_it_is
 from workbook.grue.board import REWARD
 from workbook.grue.contrasts import Contrasts, Test
 from workbook.grue.pictures import label
-from workbook.grue.report import SHOWN
+from workbook.grue.report import SHOWN, sampled
 from workbook.results.tables import join, markdown, number, signed
 from workbook.runs import algorithms
 from workbook.site import effects, sums
@@ -29,7 +30,7 @@ from workbook.statistics.rule import FOR, HOLDS
 
 NAME = "grue"
 ABOUT = "the benchmark's tasks, generated rows"  # of a column or row beside profiles
-BOARD, REAL = "reports/grue/leaderboard", "reports/grue_real/leaderboard"
+BOARD, REAL = "reports/grue/leaderboard", "grue/real"  # a page; a profile's folder
 TABLE, PAGES = "reports/grue/claims.csv", (BOARD, "reports/grue/claims")
 SCALE, COUNTED = "on the scale", {"metric/words": "words"}  # what a difference counts; of these columns something else
 LONG = re.compile(r"make grue \[.*generated rows, ([^)]+)\)")  # in the Makefile's own words
@@ -219,13 +220,15 @@ def figures(root: Path, asked: Mapping[str, Test]) -> str:
 
 
 def texts(root: Path, settings: Mapping[str, Any], asked: Mapping[str, Test]) -> str:
-    """What the leaderboards show of the claim's arms, a block a task: on generated rows, of which its word is, and on
-    real ones."""
-    blocks, real = answers(root, BOARD, "", asked), answers(root, REAL, ", real rows", asked)
+    """What the claim's arms wrote, a block a task: on generated rows, of which its word is, and on real ones."""
+    blocks, real = answers(root, asked), on_real(root, asked)
     each = settings["evaluation"]["samples"]
     if not blocks:
         return f"No text of these runs is committed; the command below writes {each} answers of every run and seed."
-    behind = f" Behind them, as many on [real rows](/{REAL}.md), of which the word is not." * bool(real)
+    behind = (
+        f" Behind them, the first {SHOWN} of each draw on [real rows](/reports/grue_real/leaderboard.md), of which the "
+        "word is not."
+    ) * bool(real)
     return "\n\n".join(
         [
             f"Of each arm and task the first {SHOWN} answers of the first seed are kept, in the leaderboard, nothing "
@@ -236,13 +239,32 @@ def texts(root: Path, settings: Mapping[str, Any], asked: Mapping[str, Test]) ->
     )
 
 
-def answers(root: Path, board: str, more: str, asked: Mapping[str, Test]) -> list[str]:
-    """A leaderboard's samples of the claim's arms, a block a task that has some. more: behind the task's title."""
-    labels, file, blocks = {label(name) for name in named(asked)}, root / f"{board}.md", []
-    parts = file.read_text(encoding="utf-8").split("\n## ")[1:] if file.is_file() else []
+def answers(root: Path, asked: Mapping[str, Test]) -> list[str]:
+    """The leaderboard's samples of the claim's arms, a block a task that has some."""
+    labels, blocks = {label(name) for name in named(asked)}, []
+    parts = (root / f"{BOARD}.md").read_text(encoding="utf-8").split("\n## ")[1:]
     shown = {part.partition("\n")[0]: part.partition("\n### Samples\n")[2].strip().splitlines() for part in parts}
     for task in claims.concerned(list(asked.values())):
         heading, lines = tasks.task(task).title, shown.get(tasks.task(task).title, [])
         if rows := [line for line in lines[2:] if line[2:].partition(" | ")[0] in labels]:
-            blocks.append(folded(heading + more, "\n".join([*lines[:2], *rows])))
+            blocks.append(folded(heading, "\n".join([*lines[:2], *rows])))
     return blocks
+
+
+def on_real(root: Path, asked: Mapping[str, Test]) -> list[str]:
+    """What the claim's arms wrote on real rows, every draw, a block a task that has some."""
+    arms, blocks = {*named(asked)}, []
+    for task in claims.concerned(list(asked.values())):
+        mine = [one for one in _of_draws(root) if one["task"] == task and one["condition"] in arms]
+        seeds = sorted({one["seed"] for one in mine})
+        rows = [{"draw": seed} | line for seed in seeds for line in sampled(mine, seed)]
+        if rows:  # no judge reads a real answer
+            table = pd.DataFrame(rows).drop(columns="judge")
+            blocks.append(folded(f"{tasks.task(task).title}, real rows", markdown(table)))
+    return blocks
+
+
+@cache
+def _of_draws(root: Path) -> list[dict[str, Any]]:
+    """The answers that are committed of the draws of real rows."""
+    return gather.draws(settings_of.load(root / REAL / "params.yaml"), root / REAL / "draws")[1]
