@@ -20,7 +20,18 @@ from workbook.figures.names import decoded, names
 from workbook.figures.style import COLORS, GREY
 from workbook.results import tables
 from workbook.runs import algorithms, checks
-from workbook.site import beside, charts, claim_page, committed, report_charts, sweep_charts, text_pages, texts, vega
+from workbook.site import (
+    beside,
+    charts,
+    claim_page,
+    committed,
+    forest,
+    report_charts,
+    sweep_charts,
+    text_pages,
+    texts,
+    vega,
+)
 
 from .same import same_runs
 
@@ -355,7 +366,22 @@ def test_every_report_with_such_a_picture_has_charts_beside_it():
     assert {"reports/mini/kl/frontier.svg", "reports/imdb/kl/learning_curves.svg"} <= made.keys()
     assert {"reports/follow_up/dqn/levels.svg", "reports/full/mask/frontiers.svg"} <= made.keys()
     assert all(made.values()) and all((ROOT / file).is_file() for file in made)
-    assert {tuple(Path(file).with_suffix("").parts[2:]) for file in made} == {*beside.BESIDE}
+    assert beside.FOREST in made
+    assert {Path(file).with_suffix("").parts[2:] for file in made if file != beside.FOREST} == {*beside.BESIDE}
+
+
+def test_the_forests_chart_has_its_headlines_in_the_ledgers_numbers():
+    (chart,) = beside.beside(found())[beside.FOREST].values()
+    rows, drawn = chart["datasets"]["means"], chart["datasets"]["draws"]
+    assert [row["row"].partition(": ")[0] for row in rows] == [*forest.HEADLINES]
+    for row in rows:
+        claim, _, name = row["row"].partition(": ")
+        tests = found().ledgers[committed.DESIGN][claim]["components"]
+        (test,) = [test for test in tests if test["name"] == name]
+        assert (row["effect"], row["published"]) == (test["effect"], test["published"]) and row["published"] is not None
+        pair = test["kind"] == "contrast" and len(charts.parted(test)) == 2
+        assert len([one for one in drawn if one["row"] == row["row"]]) == (test["n"] if pair else 0)
+    assert len({row["row"] for row in drawn}) > 4
 
 
 def read_back(fields: dict) -> list[dict]:

@@ -3,7 +3,6 @@ says of tests, runs and commands is so."""
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 import re
@@ -11,12 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from workbook.grue.pictures import label
-from workbook.results import tables
 from workbook.results.files import SAMPLES, read_text, standing
-from workbook.results.tables import between
 from workbook.site import (
-    benchmark,
     build,
     charts,
     claim_page,
@@ -313,83 +308,6 @@ def test_a_row_of_the_forest_lies_where_its_numbers_are():
 )
 def test_what_would_turn_a_word_is_what_the_rule_says(word, direction, said):
     assert effects.turning(component(word=word, direction=direction)) == said
-
-
-def test_a_claim_of_the_benchmark_has_its_word_its_tests_and_what_is_said_of_them():
-    rows = list(csv.DictReader((ROOT / "reports/grue/claims.csv").open()))
-    told, index = found().benchmark, claim_page.index(found(), [*found().claims])
-    words = {row["id"]: row["word"] for row in rows if row["role"] == "decides"}
-    assert {*told} == {*words} and len(told) == 15
-    assert "not testable here" not in words.values()  # each has a supervised start where it needs one
-    for name in told:
-        text, mine = claim_page.page(found(), name), [row for row in rows if row["id"] == name]
-        assert "Not tested here" not in text and f">{mine[0]['word']}</span> | – |" in text
-        section = text.partition("## On the benchmark")[2]
-        assert mine[0]["said"] in section
-        for row in mine:
-            low, high = (float(row[end]) for end in ("low", "high"))
-            assert between(low, high) in section and f">{row['test_word']}<" in section
-        line = next(line for line in index.splitlines() if f"/claims/{name}/" in line)
-        assert line.endswith(f">{mine[0]['word']}</span> |")
-    alone = dataclasses.replace(found(), benchmark={})
-    assert "**Not tested here.**" in claim_page.page(alone, "P35") and "grue" not in claim_page.index(alone, ["P35"])
-
-
-def test_a_claim_of_the_benchmark_has_arms_what_would_turn_it_texts_and_a_command():
-    board = (ROOT / f"{benchmark.BOARD}.md").read_text(encoding="utf-8")
-    texts_of = [path.read_text(encoding="utf-8") for path in (ROOT / benchmark.REAL / "draws").glob("*/*.jsonl")]
-    drawn = [json.loads(line) for text in texts_of for line in text.split("\n") if line]
-    paid = {(str(one["seed"]), tables.number(one["reward"])) for one in drawn}
-    for name in found().benchmark:
-        text = claim_page.page(found(), name).partition("## On the benchmark\n")[2]
-        asked = benchmark.plan(ROOT).tests(name)
-        parts = dict(re.findall(r"### ([\w ]+\w).*\n\n((?:.|\n(?!##))+)", text))
-        turned, figures, arms, wrote, again = parts.values()
-        assert [*parts] == [*TOLD_OF_THE_BENCHMARK], name
-        assert all(f"| {test.name} | " in turned for test in asked.values() if test.role == "decides")
-        assert all(f"| {label(arm)} |" in arms or f"“{arm}”" in arms for arm in benchmark.named(asked))
-        assert "](/reports/grue/hacking.svg)" in figures, name
-        assert ("](/reports/grue/ranks.svg)" in figures) == (name in ("P06", "P07", "P09", "P13", "P14", "P33")), name
-        lines = [line.strip() for line in wrote.splitlines() if line.startswith("    | ")]
-        real = [line for line in lines if re.match(r"\| \d+ \| ", line)]
-        told = {(cells[1], cells[-2]) for cells in ([cell.strip() for cell in line.split("|")] for line in real)}
-        assert told <= paid and {seed for seed, _ in told} == {"1", "2", "3"}, name
-        written = [line for line in lines if line not in real and not line.startswith("| draw | ")]
-        assert "of other seeds no text is" in wrote and ', real rows"' in wrote, name
-        assert "No text" not in wrote and written and all(line in board for line in written)
-        assert "make grue\n" in again and re.search(r"\d+ to \d+ minutes on two cores", again)
-        on_the_scale = [test for test in asked.values() if test.column != "metric/words"]
-        assert text.count('class="forest-row"') == len(on_the_scale), name
-    text = claim_page.page(found(), "P31")
-    assert "(supervised + PPO) − (supervised + PPO, METEOR paid), by `metric/parent`, on `totto`" in text
-    assert "| supervised | PPO, paid meteor_stem | " in text and "updates `11`" in text
-    assert "mean over `common_gen`, `totto` and `narrativeqa`, less that over `cnn_dailymail` and `wmt16`" in (
-        claim_page.page(found(), "P13")
-    )
-
-
-TOLD_OF_THE_BENCHMARK = (
-    "What would change our mind",
-    "The figures",
-    "The arms and their settings",
-    "What the arms wrote",
-    "Run it again",
-)
-
-
-@pytest.mark.parametrize(
-    ("word", "stated", "high", "said"),
-    [
-        ("too small", 0.02, 0.01, "an interval that reaches 0.02 on the scale, either way"),
-        ("holds", 0.0, 0.1, "an interval that takes in 0, or lies below 0"),
-        ("opposite", 0.0, -0.1, "an interval on the other side of 0"),
-        ("open", 0.0, 0.1, "more seeds: an interval on one side of 0"),
-        ("no supervised start", 0.02, 0.1, "a supervised start: one that beats the raw model on validation references"),
-    ],
-)
-def test_what_would_turn_a_test_of_the_benchmark(word, stated, high, said):
-    row = {"word": word, "stated": stated, "high": high, "direction": "greater", "unit": benchmark.SCALE}
-    assert benchmark.turning(row) == said
 
 
 def test_each_of_the_five_results_leads_to_a_section_of_a_page_made_from_the_tables():

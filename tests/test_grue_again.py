@@ -1,4 +1,4 @@
-"""The benchmark on two machines and in two editions: what is counted, on planted tables, and the committed page."""
+"""The benchmark on several machines and in two editions: what is counted, on planted tables, and the committed page."""
 
 from __future__ import annotations
 
@@ -23,10 +23,15 @@ def table(*rows: tuple) -> pd.DataFrame:
     return pd.DataFrame(rows or FIRST, columns=COLUMNS)
 
 
+def page(**runs: pd.DataFrame) -> str:
+    """Of runs that say what the first does, but for these."""
+    return again.page({name: runs.get(name, table()) for name in again.RUNS})
+
+
 def compared(second: pd.DataFrame, today: pd.DataFrame) -> list[str]:
-    """What the page says below its first two headings; the machine before said what ``today`` says."""
-    *said, third = again.page(table(), second, today, today).split("\n## ")[1:]
-    assert "\n\nOf " in third and " 0 have another one and 0 a difference" in third
+    """What the page says below its first two headings; the two runs before said what ``today`` says."""
+    *said, third, fourth = page(second=second, third=today, fourth=today, today=today).split("\n## ")[1:]
+    assert all("\n\nOf " in same and " 0 have another one and 0 a difference" in same for same in (third, fourth))
     return said
 
 
@@ -63,15 +68,14 @@ def test_claims_and_tests_that_only_one_edition_has_a_word_for_are_shown_and_not
     today = [FIRST[2], ("P03", "holds", "d", 0.1, 0.05, 0.15, "holds")]
     said = compared(table(), table(*today))[1]
     assert "Of 1 claims with a word 0 have" in said and "Of 1 tests that have a word in both 0 have" in said
-    assert "| P03 | not testable here | not testable here | not testable here | holds |" in again.page(
-        table(), table(), table(), table(*today)
-    )
+    none = "not testable here | " * 4
+    assert f"| P03 | {none}holds |" in page(today=table(*today))
     unstarted = [FIRST[0], (*FIRST[1][:6], "no supervised start"), *FIRST[2:]]
     assert "Of 2 tests that have a word in both 0 have" in compared(table(*unstarted), table())[0]
 
 
 def test_the_committed_page_is_that_of_the_committed_tables(tmp_path):
-    for name in (again.FIRST, again.SECOND, again.BEFORE, again.TODAY):
+    for name in again.RUNS.values():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text((ROOT / name).read_text())
     made = again.write(tmp_path).read_text()
@@ -83,13 +87,15 @@ def test_the_committed_page_is_that_of_the_committed_tables(tmp_path):
         assert re.search(rf"{moved} (words )?of {claims} and {others} (tests )?of {tests}", told), section
 
 
-def test_the_two_machines_of_todays_edition_are_compared_with_each_other():
-    other = [("P01", "too small", "a", 0.2, 0.1, 0.3, "too small"), *FIRST[1:]]
-    third = again.page(table(), table(), table(*other), table()).split("\n## ")[-1]
-    assert third.startswith("Today's edition on the other machine")
-    assert "Of 2 claims with a word 1 have another one (P01), P01 from *holds*" in third
-    assert "| claim | test | before | today |" in third
-    assert "| P01 | a | +0.200 [0.100, 0.300] too small | +0.100 [0.050, 0.150] holds |" in third
+def test_the_machines_of_todays_edition_are_compared_one_after_the_other():
+    other = [("P01", "too small", "a", 0.2, 0.15, 0.3, "too small"), *FIRST[1:]]
+    *_, third, fourth = page(third=table(*other), fourth=table(*other)).split("\n## ")
+    assert third.startswith("Today's edition on another machine") and "| claim | test |" not in third
+    assert fourth.startswith("Today's edition on a third machine")
+    assert "Of 2 claims with a word 1 have another one (P01), P01 from *holds*" in fourth
+    assert "| claim | test | fourth | today |" in fourth
+    assert "| P01 | a | +0.200 [0.150, 0.300] too small | +0.100 [0.050, 0.150] holds |" in fourth
+    assert "1 differences lie outside the 95 % interval of *fourth*." in fourth
 
 
 def test_what_the_page_says_of_todays_edition_is_so():

@@ -24,6 +24,7 @@ from workbook.grue.example import Example, Published
 from workbook.grue.run import drawn
 from workbook.grue.scoring import ready
 from workbook.ledger import checks
+from workbook.results.files import read_text
 from workbook.stages.processes import environment
 from workbook.store.tables import read_table, write_table
 
@@ -300,12 +301,29 @@ def test_every_table_of_a_task_says_what_its_numbers_are_of(tmp_path):
     assert "Absent, and never replaced: bertscore." in page
     assert {*files} == {
         *("leaderboard.csv", "leaderboard.md", "claims.csv", "claims.md", "alt.json"),
+        *("per_seed.csv.xz", "samples.jsonl.bz2"),
         *("heat.svg", "ranks.svg", "hacking.svg"),
     }
     table = read_table(tmp_path / "out" / "leaderboard.csv")
     line = next(r for r in table if (r["task"], r["condition"], r["column"]) == ("common_gen", "ppo", REWARD))
     assert (line["mean"], line["seeds"], line["n"]) == (pytest.approx(0.45), 3, 256)
     assert line["normalised"] is None and line["room"] == "no second reference"
+    kept = board.board(read_table(tmp_path / "out" / "per_seed.csv.xz"))
+    assert kept == board.board(two_tasks())
+
+
+def test_of_every_arm_and_seed_the_first_answers_are_kept_as_they_came(tmp_path):
+    answers = [
+        {"task": task, "condition": arm, "seed": seed, "example_id": f"{task}-{i}", "judge": None}
+        | {"prompt": "go:", "response": f"{arm}\u2028 {seed} {i}", "reward": 0.5}
+        for task in ("common_gen", "daily_dialog")
+        for arm in ("zero_shot", "ppo", "supervised")
+        for seed in range(3)
+        for i in range(8)
+    ]
+    written(two_tasks(), tmp_path / "out", answers)
+    kept = gather.lines_of(read_text(tmp_path / "out" / "samples.jsonl.bz2"))
+    assert kept == [one for one in answers if int(one["example_id"][-1]) < 5]
 
 
 def test_the_same_rows_make_the_same_bytes(tmp_path):

@@ -226,6 +226,7 @@ def test_a_draw_is_rows_for_git_and_draws_are_a_page_that_says_what_means_nothin
     assert page.startswith("# The benchmark on real rows\n\n3 tasks, 2 draws: profile real.")
     assert page.count("mean nothing at this size") == 1
     assert page.index("## WMT-16") < page.index("mean nothing at this size")
+    assert not {"samples.jsonl.bz2", "per_seed.csv.xz"} & {path.name for path in tmp_path.iterdir()}  # draws have them
     assert not (tmp_path / "claims.md").exists() and "judge - reward" not in page
     over = page[: page.index("## Multi30k")]
     assert "wmt16" not in over  # in no mean, rank or figure

@@ -122,6 +122,12 @@ def test_meteor_without_wordnet_has_the_librarys_golden_values():
     assert front.score("meteor_stem").each(["dogs run"], [["dog runs"]]) == [1 - 0.5 * (1 / 2) ** 3]  # stems match
 
 
+def test_meteor_parts_every_full_stop_from_its_word_not_the_last_alone():
+    """Worked by hand: five of six tokens match, in two runs; as one line "left." would match nothing."""
+    found = front.score("meteor_stem").each(["He left. She ran."], [["he left ; she ran ."]])
+    assert found == pytest.approx([5 / 6 * (1 - 0.5 * (2 / 5) ** 3)])
+
+
 def test_meteor_matches_synonyms_where_a_wordnet_is_found(tmp_path):
     """In a process of its own: nltk keeps the WordNet that it has loaded. The WordNet is made up, of two words."""
     folder = tmp_path / "corpora" / "wordnet"

@@ -8,7 +8,7 @@ import shutil
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from workbook.site import charts
+from workbook.site import board_charts, charts
 
 from .lab import MARKS, SHOTS, SLOWER, browser_page, serve
 from .site_made import ROOT, found
@@ -39,6 +39,8 @@ KINDS = (  # a page of each kind
     "claims/P20/index.html",
     "texts/ppo_kl_0/index.html",
     "reports/mini/kl/index.html",
+    "reports/grue/leaderboard/index.html",
+    "texts/grue/common_gen/index.html",
     "learn/06_nlpo/index.html",
     "teach/checklist/index.html",
     "use/twelve_lines/index.html",
@@ -149,6 +151,18 @@ class TestInABrowser:
             page.wait_for_url("**/texts/*/index.html#draw-*")
             assert page.locator(f"[id='{page.url.rpartition('#')[2]}']").count() == 1
         assert not [url for url in asked if not url.startswith(("file:", "blob:", "data:", "about:"))]
+
+    def test_reward_against_judge_is_of_the_task_that_is_chosen(self, site):
+        chart = board_charts.beside(ROOT)[board_charts.PICTURE][board_charts.NAME]
+        with browser_page() as page:
+            page.goto((site / "reports/grue/leaderboard/index.html").as_uri())
+            draw_all(page)
+            place = page.locator(f"[data-chart={board_charts.NAME}]")
+            for task in chart["params"][0]["bind"]["options"][::-1]:
+                place.get_by_label("task").select_option(task)
+                drawn = len([row for rows in chart["datasets"].values() for row in rows if row["task"] == task])
+                marks = f"[data-chart={board_charts.NAME}] .mark-symbol.role-mark path"
+                page.wait_for_function(f"document.querySelectorAll('{marks}').length === {drawn}")
 
     def test_a_grouped_tables_rows_keep_their_claim_when_sorted_and_when_filtered(self, tmp_path):
         lines = [("P03: one", "b", "holds"), *(("", name, "") for name in "adefghijkl"), ("P04: two", "c", "open")]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 import seaborn as sns
 from matplotlib import colormaps
@@ -23,6 +25,11 @@ COLOURS = "cividis"
 def label(name: str) -> str:
     """What a condition is called in figures and tables."""
     return ARMS[name].label if name in ARMS else name
+
+
+def looks(names: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Policy -> (colour, marker); no pair twice up to 64."""
+    return {name: (COLORS[i % 8], MARKERS[(i + i // 8) % 8]) for i, name in enumerate(names)}
 
 
 def readable(value: float) -> str:
@@ -106,7 +113,7 @@ def hacking(found: Board) -> Figure | None:
     if not tasks:
         return None
     names = list(dict.fromkeys(name for task in tasks for name in found.named(task, MODEL, SUBMITTED)))
-    looks = {name: (COLORS[i % 8], MARKERS[(i + i // 8) % 8]) for i, name in enumerate(names)}  # no pair twice up to 64
+    look = looks(names)
     said = []
     with styled():
         figure, axes = panels(len(tasks), 3, 3.6, 3.1)
@@ -124,12 +131,12 @@ def hacking(found: Board) -> Figure | None:
                         x, y, "x" if kind == TRIVIAL else "*", color=GREY if kind == TRIVIAL else INK, markersize=8
                     )
                     continue
-                color, marker = looks[name]
+                color, marker = look[name]
                 if name != START:
                     axis.annotate("", (x, y), start, arrowprops={"arrowstyle": "->", "color": color, "alpha": 0.6})
                 axis.plot(x, y, marker, color=color, markersize=6)
             axis.set(title=task, xlabel="reward", ylabel="judge", ylim=(-0.05, 1.05))
-        handles = [Line2D([], [], color=c, marker=m, linestyle="", label=label(name)) for name, (c, m) in looks.items()]
+        handles = [Line2D([], [], color=c, marker=m, linestyle="", label=label(name)) for name, (c, m) in look.items()]
         handles += [Line2D([], [], color=GREY, marker="x", linestyle="", label="trivial answers")]
         handles += [Line2D([], [], color=INK, marker="*", linestyle="", label="another human's reference")]
         figure.legend(handles=handles, loc="outside upper center", ncols=4)

@@ -3,12 +3,15 @@
     rows, samples = gather.all_seeds(settings, Path("runs"), Path("submitted"))   # or gather.draws
     write(rows, tasks, contrasts, claims, samples, out)
 
-Every table says split, n, decoding and checkpoint. What the paper printed stands under its own heading, and in our
-table only where data set, split, checkpoint, decoding and score are the same.
+Of generated rows, each seed's numbers stand beside the pages (per_seed.csv.xz), and its first answers
+(samples.jsonl.bz2). Every table says split, n, decoding and checkpoint. What the paper printed stands under its own
+heading, and in our table only where data set, split, checkpoint, decoding and score are the same.
 """
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,8 @@ from workbook.grue.published import ALIKE, checkpoint
 from workbook.grue.scoring import PLAIN
 from workbook.grue.settings import Grue
 from workbook.ledger.claim import Claim
+from workbook.results.files import PER_SEED, SAMPLES, TEXTS_OF_A_SEED, packed
+from workbook.results.pack import write_packed
 from workbook.results.tables import PROMPT_WORDS, between, join, markdown, number, safe, short
 from workbook.statistics.rule import FOR
 from workbook.store.files import atomic_write
@@ -36,7 +41,8 @@ HEAD = """# The benchmark's leaderboard
 {tasks} tasks, {seeds}. Mean over seeds and its 95 % interval (t). A seed is a draw of rows and a raw model of its own.
 Trivial answers are written without a model; another human's reference is scored against the other references of its
 example. "judge" knows the truth of a generated row: grammar x sense x coverage x faithfulness, each from 0 to 1. The
-reward runs from 0 to 1 too and is what training paid. Absent, and never replaced: {absent}."""
+reward runs from 0 to 1 too and is what training paid. [Each seed's numbers]({rows}) and its [first {texts}
+answers]({samples}) are tables beside this page. Absent, and never replaced: {absent}."""
 HEAD_REAL = """# The benchmark on real rows
 
 {tasks} tasks, {seeds}: profile {profile}. Mean over draws and its 95 % interval (t). A draw is first weights, an order
@@ -72,6 +78,11 @@ def write(
         [claims.judge(name, rule, known[name], found, named) for name, rule in rules.items()]
     )
     write_table(out / "leaderboard.csv", lines(found))
+    if not ours:  # of real rows both stand with their draws
+        every = [row for named in found.rows.values() for mine in named.values() for row in mine]
+        columns = list(dict.fromkeys(name for row in every for name in row))
+        write_table(out / packed(PER_SEED), [dict.fromkeys(columns) | row for row in every], columns)
+        write_packed(out / packed(SAMPLES), first(samples).encode())
     figures = pictures.shown(means)
     for figure in figures:
         save(figure.figure, out, figure.name)
@@ -79,6 +90,7 @@ def write(
     unit = "draw" if ours else "seed"
     said = {"tasks": len(found.rows), "seeds": f"{len(found.seeds)} {unit}{'s' * (len(found.seeds) != 1)}"}
     said |= {"absent": ", ".join(absent), "profile": ours.profile if ours else "", "words": PROMPT_WORDS}
+    said |= {"rows": packed(PER_SEED), "samples": packed(SAMPLES), "texts": TEXTS_OF_A_SEED}
     parts = [(HEAD_REAL if ours else HEAD).format(**said), *over_tasks.over_all(means)]
     for figure in figures:
         parts += [f"## {figure.title}", f"![{figure.title}]({figure.name}.svg)", figure.read]
@@ -232,12 +244,24 @@ def _printed(printed: Published) -> list[dict[str, Any]]:
     return [{"": pictures.label(method), **numbers} for method, numbers in printed.rows.items()]
 
 
-def sampled(samples: Sequence[Mapping[str, Any]], seed: int) -> list[dict[str, str]]:
+def first(samples: Iterable[Mapping[str, Any]], each: int = TEXTS_OF_A_SEED) -> str:
+    """The first answers of each task, policy and seed as lines of JSON, in their order."""
+    taken: Counter[tuple[Any, ...]] = Counter()
+    lines = []
+    for one in samples:
+        run = tuple(one[key] for key in ("task", "condition", "seed"))
+        taken[run] += 1
+        if taken[run] <= each:
+            lines.append(json.dumps(one, ensure_ascii=False) + "\n")
+    return "".join(lines)
+
+
+def sampled(samples: Sequence[Mapping[str, Any]], seed: int, each: int = SHOWN) -> list[dict[str, str]]:
     """The first answers of each policy on a seed; of the prompt its last words, and no reference."""
     taken: dict[str, list[dict[str, str]]] = {}
     for one in samples:
         mine = taken.setdefault(one["condition"], [])
-        if one["seed"] == seed and len(mine) < SHOWN:
+        if one["seed"] == seed and len(mine) < each:
             cells = {"prompt": _text(short(one["prompt"])), "answer": _text(one["response"])}
             numbers = {name: "" if one[name] is None else number(one[name]) for name in ("reward", "judge")}
             mine.append({"policy": pictures.label(one["condition"]), **cells, **numbers})

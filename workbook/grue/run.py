@@ -180,9 +180,9 @@ def _make_part(bench: Bench, task: Task, chosen: Arm, seed: int, fresh: Path, ho
         model.set_attn_implementation(ATTENTION)
     rows = {name: given(ours, task, seed, name) for name in PARTS}
     prompts = {name: to(encode(some, tokenizer, ours.prompt_tokens(task)), ours.device) for name, some in rows.items()}
-    models = ours.models_of(task.name), ours.device
-    scoring = ready(task, ours.reward(task), rows["train"], *models)
-    paid = ready(task, chosen.reward, rows["train"], *models).reward if chosen.reward else scoring.reward
+    reads = {"models": ours.models_of(task.name), "device": ours.device}
+    scoring = ready(task, ours.reward(task), rows["train"], **reads)
+    paid = ready(task, chosen.reward, rows["train"], **reads).reward if chosen.reward else scoring.reward
     policy, curve = _trained(bench, task, chosen, seed, (model, tokenizer), prompts, paid, home)
     found = evaluate(
         policy,

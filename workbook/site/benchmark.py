@@ -1,12 +1,12 @@
 """What the benchmark said of a claim, on the claim's page: its word and its tests, from reports/grue; what would turn
-them, the arms and their settings, from grue/contrasts.yaml and grue/params.yaml; what the arms wrote, from the
-leaderboard and, on real rows, from the draws in git; how to make it all again."""
+them, the arms and their settings, from grue/contrasts.yaml and grue/params.yaml; what the arms wrote; how
+to make it all again."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,24 +14,23 @@ from typing import Any, NamedTuple
 import pandas as pd
 import yaml
 
-from workbook.grue import claims, gather, tasks
-from workbook.grue import settings as settings_of
+from workbook.grue import claims
 from workbook.grue.arms import ARMS, Arm, as_it_is
 from workbook.grue.board import REWARD
 from workbook.grue.contrasts import Contrasts, Test
 from workbook.grue.pictures import label
-from workbook.grue.report import SHOWN, sampled
+from workbook.results.files import PER_SEED, packed
 from workbook.results.tables import join, markdown, number, signed
 from workbook.runs import algorithms
-from workbook.site import effects, sums
-from workbook.site.blocks import UNSEARCHED, folded, shell
+from workbook.site import benchmark_texts, effects, sums
+from workbook.site.blocks import UNSEARCHED, shell
 from workbook.statistics.paired import ALPHA
 from workbook.statistics.rule import FOR, HOLDS
 
 NAME = "grue"
 ABOUT = "the benchmark's tasks, generated rows"  # of a column or row beside profiles
-BOARD, REAL = "reports/grue/leaderboard", "grue/real"  # a page; a profile's folder
-TABLE, PAGES = "reports/grue/claims.csv", (BOARD, "reports/grue/claims")
+SEEDS = f"reports/grue/{packed(PER_SEED)}"
+TABLE, PAGES = "reports/grue/claims.csv", ("reports/grue/leaderboard", "reports/grue/claims")
 SCALE, COUNTED = "on the scale", {"metric/words": "words"}  # what a difference counts; of these columns something else
 LONG = re.compile(r"make grue \[.*generated rows, ([^)]+)\)")  # in the Makefile's own words
 READ = (
@@ -103,7 +102,8 @@ def section(root: Path, claim: str, measured: pd.DataFrame) -> str:
     parts += ["### What would change our mind", changes([row for row in rows if row["role"] == "decides"])]
     parts += ["### The figures", figures(root, asked)]
     parts += ["### The arms and their settings", arms(found.settings, asked)]
-    parts += [f"### What the arms wrote {UNSEARCHED}", texts(root, found.settings, asked)]
+    wrote = benchmark_texts.section(root, claims.concerned(list(asked.values())), named(asked))
+    parts += [f"### What the arms wrote {UNSEARCHED}", wrote]
     parts += ["### Run it again", shell("make env", "make grue")]
     parts += [f"All tasks, arms and seeds of the benchmark, and its pages: {found.takes}."]
     return "\n\n".join(parts)
@@ -179,7 +179,7 @@ def arms(settings: Mapping[str, Any], asked: Mapping[str, Test]) -> str:
         lines.append(
             {
                 "arm": label(name) if arm else f"the answer “{name}”",
-                "begins with": (label(arm.start) if arm.start else "the raw model") if arm else "–",
+                "begins with": begins(arm) if arm else "–",
                 "then": trained(arm) if arm else "no model: every prompt gets the same answer",
                 "sets": sets(settings, arm) if arm else "–",
             }
@@ -190,6 +190,11 @@ def arms(settings: Mapping[str, Any], asked: Mapping[str, Test]) -> str:
         f"{markdown(pd.DataFrame(lines))}\n\nRows of a task: {rows}. What a task has otherwise, the raw model and all "
         "else: [grue/params.yaml](/grue/params.yaml); the tests: [grue/contrasts.yaml](/grue/contrasts.yaml)."
     )
+
+
+def begins(arm: Arm) -> str:
+    """The model that an arm begins with."""
+    return label(arm.start) if arm.start else "the raw model"
 
 
 def trained(arm: Arm) -> str:
@@ -216,55 +221,13 @@ def figures(root: Path, asked: Mapping[str, Test]) -> str:
     whole = len(claims.concerned(list(asked.values()))) == len(plan(root).settings["tasks"])
     drawn = [f"![{alt[name]}](/reports/grue/{name}.svg)" for name in ("hacking", *["ranks"] * whole)]
     how = "All arms, from [the leaderboard](/reports/grue/leaderboard.md): up and right is better, right only hacked."
+    if (root / SEEDS).is_file():  # `board_charts` draws it
+        how += " Below the picture the same seed by seed: choose a task, and point at a mark for its first answer."
     return "\n\n".join([how, *drawn])
 
 
-def texts(root: Path, settings: Mapping[str, Any], asked: Mapping[str, Test]) -> str:
-    """What the claim's arms wrote, a block a task: on generated rows, of which its word is, and on real ones."""
-    blocks, real = answers(root, asked), on_real(root, asked)
-    each = settings["evaluation"]["samples"]
-    if not blocks:
-        return f"No text of these runs is committed; the command below writes {each} answers of every run and seed."
-    behind = (
-        f" Behind them, the first {SHOWN} of each draw on [real rows](/reports/grue_real/leaderboard.md), of which the "
-        "word is not."
-    ) * bool(real)
-    return "\n\n".join(
-        [
-            f"Of each arm and task the first {SHOWN} answers of the first seed are kept, in the leaderboard, nothing "
-            f"selected; of other seeds no text is. The command below writes {each} of every seed.{behind}",
-            *blocks,
-            *real,
-        ]
-    )
-
-
-def answers(root: Path, asked: Mapping[str, Test]) -> list[str]:
-    """The leaderboard's samples of the claim's arms, a block a task that has some."""
-    labels, blocks = {label(name) for name in named(asked)}, []
-    parts = (root / f"{BOARD}.md").read_text(encoding="utf-8").split("\n## ")[1:]
-    shown = {part.partition("\n")[0]: part.partition("\n### Samples\n")[2].strip().splitlines() for part in parts}
-    for task in claims.concerned(list(asked.values())):
-        heading, lines = tasks.task(task).title, shown.get(tasks.task(task).title, [])
-        if rows := [line for line in lines[2:] if line[2:].partition(" | ")[0] in labels]:
-            blocks.append(folded(heading, "\n".join([*lines[:2], *rows])))
-    return blocks
-
-
-def on_real(root: Path, asked: Mapping[str, Test]) -> list[str]:
-    """What the claim's arms wrote on real rows, every draw, a block a task that has some."""
-    arms, blocks = {*named(asked)}, []
-    for task in claims.concerned(list(asked.values())):
-        mine = [one for one in _of_draws(root) if one["task"] == task and one["condition"] in arms]
-        seeds = sorted({one["seed"] for one in mine})
-        rows = [{"draw": seed} | line for seed in seeds for line in sampled(mine, seed)]
-        if rows:  # no judge reads a real answer
-            table = pd.DataFrame(rows).drop(columns="judge")
-            blocks.append(folded(f"{tasks.task(task).title}, real rows", markdown(table)))
-    return blocks
-
-
-@cache
-def _of_draws(root: Path) -> list[dict[str, Any]]:
-    """The answers that are committed of the draws of real rows."""
-    return gather.draws(settings_of.load(root / REAL / "params.yaml"), root / REAL / "draws")[1]
+def pages(root: Path, told: Collection[str]) -> dict[str, str]:
+    """Page -> Markdown, of what was written on each task, with the claims that have a word there."""
+    asked = {claim: claims.concerned(list(plan(root).tests(claim).values())) for claim in told}
+    named = dict.fromkeys(task for concerned in asked.values() for task in concerned)
+    return benchmark_texts.pages(root, {task: [c for c, over in asked.items() if task in over] for task in named})

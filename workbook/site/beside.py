@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from workbook.site.committed import Committed
+from workbook.site import charts, forest
+from workbook.site.committed import DESIGN, Committed
 from workbook.site.report_charts import Draw, against_kl, along_beta, at_equal_cut, curves, frontier, levels
 from workbook.site.sweep_charts import along, heat
 from workbook.site.vega import Chart
 
+FOREST = "reports/forest.svg"
 BOTH = ("plain", "own")  # a mask's runs are decoded with it and without
 BESIDE: Mapping[tuple[str, str], Draw] = {
     ("kl", "learning_curves"): curves,
@@ -36,12 +38,14 @@ BESIDE: Mapping[tuple[str, str], Draw] = {
 
 
 def beside(found: Committed) -> dict[str, dict[str, Chart]]:
-    """Picture of a report -> the charts that show the same; of every profile that has the picture,
-    and runs that it shows."""
+    """Picture of a report -> the charts that show the same; of every profile that has the picture, and runs that it
+    shows, and of the forest its headlines."""
     made = {}
     for profile in found.profiles:
         for (report, picture), draw in BESIDE.items():
             file = f"reports/{profile}/{report}/{picture}.svg"
             if (found.root / file).is_file():
                 made[file] = draw(found, f"{profile}-{report}-{picture}", profile, found.shown[profile][report])
-    return {file: charts for file, charts in made.items() if charts}
+    headlines = [(f"{claim}: {test['name']}", DESIGN, test) for claim, test in forest.split(found)[0]]
+    made[FOREST] = charts.effects(found, "forest", headlines)
+    return {file: drawn for file, drawn in made.items() if drawn}

@@ -26,6 +26,7 @@ from workbook.results.tables import markdown
 from workbook.site import (
     benchmark,
     beside,
+    board_charts,
     charts,
     cite,
     claim_page,
@@ -101,7 +102,7 @@ def made(found: Committed, drawn: Mapping[str, Sequence[str]]) -> dict[str, str]
     """Page -> Markdown of what no one wrote by hand, the lessons' aside; its links begin at the repository's root.
     drawn: claim -> names of its charts."""
     pages = {f"claims/{name}/index.md": claim_page.page(found, name, drawn.get(name, ())) for name in found.claims}
-    pages |= texts.pages(found) | reference.api(found.root)
+    pages |= texts.pages(found) | benchmark.pages(found.root, found.benchmark) | reference.api(found.root)
     pages["reference/settings/index.md"] = reference.settings()
     pages["index.md"] = home(found)
     pages["findings/index.md"] = findings(found)
@@ -246,7 +247,7 @@ def write(root: Path, out: Path, site: Path) -> dict[str, str]:
     found, pages = committed.read(root), out / "pages"
     shutil.rmtree(out, ignore_errors=True)
     of_claims = {name: charts.of_claim(found, name) for name in found.claims}
-    of_reports = beside.beside(found)
+    of_reports = beside.beside(found) | board_charts.beside(root)
     known, fresh, taught = places(root), made(found, of_claims), lessons.pages(root)
     whole = known | {name: lessons.place(name) for name in taught}
     decks = {

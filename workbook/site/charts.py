@@ -48,8 +48,13 @@ def quoted(found: Committed, profile: str, condition: str, seed: int) -> str:
     text = next((text for text in texts if text.seed == seed), texts[0] if texts else None)
     if text is None:
         return "no text of this run is committed"
-    cut = text.plain if len(text.plain) <= SHORT else text.plain[:SHORT].rsplit(" ", 1)[0] + " …"
+    cut = shortened(text.plain)
     return cut if text.seed == seed else f"(of {replicate(found, profile)} {text.seed}) {cut}"
+
+
+def shortened(text: str) -> str:
+    """A text as hovering shows it, cut between two words."""
+    return text if len(text) <= SHORT else text[:SHORT].rsplit(" ", 1)[0] + " …"
 
 
 def named(found: Committed, profile: str, condition: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from workbook.results.files import TEXTS_OF_A_SEED
 from workbook.results.tables import join
-from workbook.site import charts
+from workbook.site import benchmark_texts, charts
 from workbook.site.blocks import UNSEARCHED, folded
 from workbook.site.committed import DESIGN, DRAWN, SAME, Committed, folder, named_conditions
 from workbook.site.text_pages import anchor, of_pages, place
@@ -86,7 +86,12 @@ def pages(found: Committed) -> dict[str, str]:
         f"- [{charts.named(found, DESIGN, name)}](/{place(name)}) (`{name}`, {how_many(found, name)})"
         for name in of_pages(found)
     ]
-    index = ["# What the runs of the registered design wrote", OWN, "\n".join(links)]
+    index = [
+        "# What the runs of the registered design wrote",
+        OWN,
+        "\n".join(links),
+        *benchmark_texts.links(found.root),
+    ]
     return {INDEX: "\n\n".join(index) + "\n", **made} if made else {}
 
 
