@@ -115,8 +115,8 @@ def wait_for(address: str, server: subprocess.Popen, log: Path, seconds: float) 
 
 
 @contextmanager
-def browser_page() -> Iterator:
-    """A page of a fresh Chromium."""
+def browser_page(**more) -> Iterator:
+    """A page of a fresh Chromium. more: as Playwright's `new_page` takes it."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as play:
@@ -125,7 +125,7 @@ def browser_page() -> Iterator:
             args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
             timeout=60_000 * SLOWER,
         )
-        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page = browser.new_page(**{"viewport": {"width": 1280, "height": 900}, **more})
         page.set_default_timeout(30_000 * SLOWER)
         yield page
         browser.close()

@@ -95,6 +95,30 @@ def test_every_run_of_the_registered_design_has_five_texts_of_each_draw_on_its_p
     assert f"- [untrained](/{text_pages.place('zero_shot')})" in pages[texts.INDEX]
 
 
+def test_every_other_run_on_the_designs_draws_has_its_texts_on_the_page_of_a_report():
+    """Each run once, with five of every draw that its table has; and every claim's page leads to those of its runs."""
+    pages, kept = texts.pages(found()), text_pages.of_reports(found())
+    for profile in committed.SAME:
+        lacking = {name for name in found().texts[profile] if name not in found().texts[committed.DESIGN]}
+        runs = [name for of in kept.values() if of.profile == profile for name in of.runs]
+        assert sorted(runs) == sorted(lacking) and lacking
+    for place, of in kept.items():
+        parts = re.split(r"^## .* \{ #(\w+) \}$", pages[place], flags=re.MULTILINE)
+        told = dict(zip(parts[1::2], parts[2::2]))
+        assert [*told] == of.runs
+        table = found().measured[of.profile]
+        for name, text in told.items():
+            draws = {int(seed) for seed in re.findall(r"^\*\*Draw (\d+)\*\*$", text, re.MULTILINE)}
+            assert draws == {int(seed) for seed in table[table.condition == name].seed}, name
+            assert text.count("\n5. ") == len(draws) and "\n6. " not in text
+    where = {(of.profile, name): place for place, of in kept.items() for name in of.runs}
+    for claim in found().claims:
+        page = claim_page.page(found(), claim)
+        for profile, row in found().rows(claim).items():
+            for name in committed.named_conditions({profile: row}):
+                assert (profile, name) not in where or f"](/{where[profile, name]}#{name})" in page, (claim, name)
+
+
 def test_a_page_says_of_how_many_of_its_draws_it_has_texts():
     kept = found().texts["settle"]
     fewer = {"settle": {**kept, "ppo_kl_0": kept["ppo_kl_0"][5:]}}  # without the five of its first draw

@@ -152,6 +152,34 @@ class TestInABrowser:
             assert page.locator(f"[id='{page.url.rpartition('#')[2]}']").count() == 1
         assert not [url for url in asked if not url.startswith(("file:", "blob:", "data:", "about:"))]
 
+    def test_a_finger_that_taps_a_point_reads_what_it_says_inside_the_window(self, site):
+        chart = charts.of_claim(found(), "P04")["P04-score"]
+        phone = {"viewport": {"width": 390, "height": 800}, "has_touch": True, "is_mobile": True}
+        box = "document.querySelector('#vg-tooltip-element')"
+        with browser_page(**phone) as page:
+            page.goto((site / "claims/P04/index.html").as_uri())
+            draw_all(page)
+            points = page.locator("[data-chart=P04-score] .mark-symbol path")
+            for point in (points.first, points.last, points.nth(len(chart["datasets"]["draws"]) // 2)):
+                point.evaluate("it => it.scrollIntoView({block: 'center'})")  # not below the page's head
+                around = point.bounding_box()
+                page.touchscreen.tap(around["x"] + around["width"] / 2, around["y"] + around["height"] / 2)
+                page.wait_for_function(f"{box}?.classList.contains('visible')")
+                said = page.locator("#vg-tooltip-element")
+                assert any(row["setting"] in said.inner_text() for row in chart["datasets"]["draws"])
+                place = said.bounding_box()
+                assert place["x"] >= 0 and place["x"] + place["width"] <= 390, place
+                assert page.url.endswith("claims/P04/index.html")
+                page.touchscreen.tap(5, 5)
+                page.wait_for_function(f"!{box}.classList.contains('visible')")
+
+    def test_a_claims_chart_of_the_benchmark_begins_with_its_own_task(self, site):
+        with browser_page() as page:
+            for claim, task in (("P12", "cnn_dailymail"), ("P31", "totto"), ("P06", "common_gen")):
+                page.goto((site / f"claims/{claim}/index.html").as_uri())
+                draw_all(page)
+                assert page.locator(f"[data-chart={board_charts.NAME}]").get_by_label("task").input_value() == task
+
     def test_reward_against_judge_is_of_the_task_that_is_chosen(self, site):
         chart = board_charts.beside(ROOT)[board_charts.PICTURE][board_charts.NAME]
         with browser_page() as page:

@@ -24,10 +24,21 @@
     if (chart.usermeta?.colours) place.dataset.colours = chart.usermeta.colours // the dark view leaves these as they are
     const whole = Object.entries(datasets).map(([data, fields]) => [data, rows(fields)])
     const { view } = await vegaEmbed(place, { ...chart, datasets: Object.fromEntries(whole) }, { actions: false, renderer: "svg", logLevel: 1 })
-    // A finger asks what a point says by touching it; its texts have links of their own.
+    const says = view.tooltip()
+    view.tooltip((...asked) => {
+      says(...asked)
+      const box = document.getElementById("vg-tooltip-element") // which the library lets reach beyond a narrow window
+      const room = document.documentElement.clientWidth - box.offsetWidth - 8
+      box.style.left = `${Math.max(8, Math.min(parseFloat(box.style.left), room))}px`
+    })
+    const wanted = document.querySelector("[data-task]")?.dataset.task // the page's own, where a chart lets one choose
+    if (wanted && chart.params?.some(({ name }) => name === "task")) view.signal("task", wanted)
+    await view.runAsync() // for another tooltip it has begun anew
+    // A finger asks what a point says by touching it, once it is lifted; its texts have links of their own.
     view.addEventListener("click", (event, item) => {
       const { page, draw } = item?.datum ?? {}
-      if (page && event.pointerType !== "touch") location.href = new URL(`../${page.replace("*", draw)}`, here)
+      if (event.pointerType === "touch") view.tooltip()(null, event, item, item?.tooltip)
+      else if (page) location.href = new URL(`../${page.replace("*", draw)}`, here)
     })
     place.dataset.drawn = "yes"
   }
@@ -42,6 +53,7 @@
     },
     { rootMargin: "400px" }
   )
+  document.addEventListener("pointerdown", () => document.getElementById("vg-tooltip-element")?.classList.remove("visible"))
   document.addEventListener("DOMContentLoaded", () => {
     for (const place of document.querySelectorAll("[data-chart]")) seen.observe(place)
   })

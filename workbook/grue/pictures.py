@@ -10,7 +10,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from workbook.figures.parts import Shown, alt_text, caption, counted, panels
+from workbook.figures.parts import Shown, alt_text, caption, counted, listed, panels
 from workbook.figures.style import COLORS, GREY, INK, MARKERS, styled
 from workbook.grue import board
 from workbook.grue.arms import ARMS
@@ -71,7 +71,7 @@ def heat(found: Board) -> Figure:
             f"Mean of {counted(len(found.seeds))} and its 95 % interval. Brighter: higher. Empty: not run there.",
         )
     named = " and ".join(SAID[column] for column in columns).capitalize()
-    return alt_text(figure, f"{named} of tasks by policies, {counted(len(found.seeds))}. {'; '.join(said)}.")
+    return alt_text(figure, f"{named} of tasks by policies, {counted(len(found.seeds))}. {listed(said)}.")
 
 
 def rank_intervals(found: Board) -> Figure | None:
@@ -104,7 +104,7 @@ def rank_intervals(found: Board) -> Figure | None:
             f"Bars: 95 % interval over {counted(len(found.seeds))}. A policy that stands further left on the "
             "reward than on the judge has learned what is paid, not the task.",
         )
-    return alt_text(figure, f"Mean ranks over tasks. {'; '.join(said)}.")
+    return alt_text(figure, f"Mean ranks over tasks. {listed(said)}.")
 
 
 def hacking(found: Board) -> Figure | None:
@@ -145,7 +145,7 @@ def hacking(found: Board) -> Figure | None:
             f"Means of {counted(len(found.seeds))}. Arrows begin at the raw model: one that goes right and not up is "
             "a gain in reward that the judge does not see.",
         )
-    return alt_text(figure, f"Reward against judge, task by task. {'; '.join(said)}.")
+    return alt_text(figure, f"Reward against judge, task by task. {listed(said)}.")
 
 
 def shown(found: Board) -> list[Shown]:

@@ -93,7 +93,8 @@ def write(
     said |= {"rows": packed(PER_SEED), "samples": packed(SAMPLES), "texts": TEXTS_OF_A_SEED}
     parts = [(HEAD_REAL if ours else HEAD).format(**said), *over_tasks.over_all(means)]
     for figure in figures:
-        parts += [f"## {figure.title}", f"![{figure.title}]({figure.name}.svg)", figure.read]
+        alt = str(figure.figure.get_label()).replace("[", "(").replace("]", ")")
+        parts += [f"## {figure.title}", f"![{alt}]({figure.name}.svg)", figure.read]
     for task in (task for task in tasks if task.name in found.rows):
         head, *tables = _task(found, task, [one for one in samples if one["task"] == task.name])
         parts += [head, *([NOTHING] if task.name in nothing else ()), *tables]
@@ -133,9 +134,9 @@ def lines(found: Board) -> list[dict[str, Any]]:
 
 
 def _one(rows: Sequence[Mapping[str, Any]], key: str) -> Any:
-    """What all rows say, or each thing that they say once: seeds have raw models of their own."""
+    """What all rows say; of several things the first, and how many more: seeds have raw models of their own."""
     values = list(dict.fromkeys(row[key] for row in rows))
-    return values[0] if len(values) == 1 else "; ".join(map(str, values))
+    return values[0] if len(values) == 1 else f"{values[0]} and {len(values) - 1} more"
 
 
 # --------------------------------------------------------------------------------------------------------------- a task
@@ -175,7 +176,7 @@ def _rows(found: Board, task: Task, columns: Sequence[str]) -> list[dict[str, st
             values = found.values(task.name, name, column)
             cells[_called(column)] = "" if values is None else over_tasks.cell(board.interval(values))
         kind = {TRIVIAL: "trivial: ", HUMAN: "", board.SUBMITTED: "submitted: "}.get(found.kind(task.name, name), "")
-        about = {key: _short(rows, key) for key in board.SAME}
+        about = {key: str(_one(rows, key)) for key in board.SAME}
         table.append({"answers of": kind + pictures.label(name), **cells, **about})
     for printed in (task.published, *task.more):
         if printed.rows and same(found, task, printed):
@@ -196,11 +197,6 @@ def _other_start(task: Task) -> str:
     """Of printed lines, where supervision was not of that checkpoint; else empty."""
     model = task.published.settings["supervised"].get("model")
     return f"Its supervised lines, and RL after them, are of another model: {model}. " if model else ""
-
-
-def _short(rows: Sequence[Mapping[str, Any]], key: str) -> str:
-    names = list(dict.fromkeys(str(row[key]) for row in rows))
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def _beside(printed: Published, columns: Sequence[str], like: Mapping[str, str]) -> list[dict[str, str]]:
@@ -231,7 +227,7 @@ def same(found: Board, task: Task, printed: Published) -> bool:
 
 def _published_as(found: Board, task: Task) -> str:
     rows = [row for name in found.named(task.name, board.MODEL) for row in found.rows[task.name][name]]
-    return f"Decoded {_short(rows, 'decoding')}; published: {said(task.decode)}." if rows else ""
+    return f"Decoded {_one(rows, 'decoding')}; published: {said(task.decode)}." if rows else ""
 
 
 def _called(column: str) -> str:

@@ -222,7 +222,9 @@ def figures(root: Path, asked: Mapping[str, Test]) -> str:
     drawn = [f"![{alt[name]}](/reports/grue/{name}.svg)" for name in ("hacking", *["ranks"] * whole)]
     how = "All arms, from [the leaderboard](/reports/grue/leaderboard.md): up and right is better, right only hacked."
     if (root / SEEDS).is_file():  # `board_charts` draws it
+        first = claims.concerned(list(asked.values()))[0]
         how += " Below the picture the same seed by seed: choose a task, and point at a mark for its first answer."
+        how += f'<span data-task="{first}"></span>'  # docs/assets/charts.js begins with it
     return "\n\n".join([how, *drawn])
 
 

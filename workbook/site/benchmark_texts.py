@@ -66,8 +66,10 @@ def _of(
 
 
 def _drawn(root: Path, task: str, arms: Collection[str]) -> list[dict]:
-    """On real rows, every draw; no judge reads a real answer."""
-    made = _of_draws(root)
+    """On real rows, every draw; of a task whose numbers mean nothing there, none. No judge reads a real answer."""
+    ours, made = _of_draws(root)
+    if task in ours.meaningless:
+        return []
     rows = _of(made, task, arms, sorted({one["seed"] for one in made}))
     return [
         {"draw": row["seed"]} | {name: cell for name, cell in row.items() if name not in ("seed", "judge")}
@@ -115,6 +117,7 @@ def named(root: Path) -> list[str]:
 
 
 @cache
-def _of_draws(root: Path) -> list[dict[str, Any]]:
-    """The answers that are committed of the draws of real rows."""
-    return gather.draws(settings_of.load(root / REAL / "params.yaml"), root / REAL / "draws")[1]
+def _of_draws(root: Path) -> tuple[settings_of.Grue, list[dict[str, Any]]]:
+    """The settings of real rows, and the answers that are committed of their draws."""
+    ours = settings_of.load(root / REAL / "params.yaml")
+    return ours, gather.draws(ours, root / REAL / "draws")[1]

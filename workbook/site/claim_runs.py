@@ -34,10 +34,11 @@ def conditions(found: Committed, claim: str, rows: Mapping[str, Mapping[str, Any
     files = [f"{folder(p)}/params.yaml".removeprefix("./") for p in rows if found.runs[p]]
     links = join([f"[{file}](/{file})" for file in files])
     report = found.claims[claim].get("report", "none")
-    also = f" The report that shows these runs is [{report}](/reports/mini/{report}/verdict.md)."
-    there = (found.root / f"reports/mini/{report}/verdict.md").is_file()
+    there = [p for p in rows if (found.root / f"reports/{p}/{report}/verdict.md").is_file()]
+    shown_in = join([f"[`{p}`](/reports/{p}/{report}/verdict.md)" for p in there])
+    also = f" The report that shows these runs is *{report}*: {shown_in}." * bool(there)
     said = f"{markdown(pd.DataFrame(lines))}\n\nEverything else, so β and γ where a run does not set them, is as in "
-    return said + f"{links}." + also * there + repeated(found, rows)
+    return said + f"{links}." + also + repeated(found, rows)
 
 
 def repeated(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:

@@ -1,9 +1,14 @@
-"""Where the texts of a run of the registered design stand on the site: a page a run, an anchor a draw."""
+"""Where a run's texts stand on the site: of the registered design a page a run, an anchor a draw; of the profiles that
+use its draws, the runs that it lacks, a page a report, an anchor a run."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from workbook.ledger.claim import repetitions
-from workbook.site.committed import DESIGN, Committed
+from workbook.site.committed import DESIGN, SAME, Committed
+
+REST = "others"  # runs that no report shows
 
 
 def place(condition: str) -> str:
@@ -17,6 +22,26 @@ def of_pages(found: Committed) -> dict[str, list[str]]:
     parts = {name: [other for other in repetitions(runs, name) if other in kept] for name in kept}
     repeated = {other for name, others in parts.items() for other in others if other != name}
     return {name: others for name, others in parts.items() if name not in repeated}
+
+
+class OfReport(NamedTuple):
+    """Runs of a profile that share a page: those that a report is the first to show."""
+
+    profile: str
+    report: str
+    runs: list[str]
+
+
+def of_reports(found: Committed) -> dict[str, OfReport]:
+    """Page -> its runs: those of which texts are committed, and none of the design's run of that name."""
+    pages: dict[str, OfReport] = {}
+    for profile in SAME:
+        left = [name for name in found.texts.get(profile, {}) if name not in found.texts.get(DESIGN, {})]
+        for report, shown in [*found.shown.get(profile, {}).items(), (REST, [*left])]:
+            if mine := [name for name in left if name in shown]:
+                pages[f"texts/{profile}/{report}/index.md"] = OfReport(profile, report, mine)
+                left = [name for name in left if name not in mine]
+    return pages
 
 
 def anchor(seed: int | str, place: int) -> str:

@@ -1,5 +1,6 @@
 """What runs wrote: the first texts of every seed that is committed, none selected. A claim's page has those of its
-runs, of the registered design the first draw's; every run of the design has a page with those of all its draws."""
+runs, of the registered design and of what uses its draws the first draw's; those of all draws have pages of their own,
+of the design a page a run, of the others a page a report."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from workbook.results.tables import join
 from workbook.site import benchmark_texts, charts
 from workbook.site.blocks import UNSEARCHED, folded
 from workbook.site.committed import DESIGN, DRAWN, SAME, Committed, folder, named_conditions
-from workbook.site.text_pages import anchor, of_pages, place
+from workbook.site.text_pages import OfReport, anchor, of_pages, of_reports, place
 
 INDEX = "texts/index.md"
 SHOWN = 4  # conditions of a profile whose texts are shown
@@ -28,13 +29,14 @@ def section(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
         skipped = of_design if profile in (*SAME, DRAWN) else set()
         for name in [n for n in named_conditions(rows) if n in kept][:SHOWN]:
             there = dict.fromkeys(text.seed for text in kept[name] if (name, text.seed) not in skipped)
-            for seed in list(there)[: 1 if profile == DESIGN else None]:
-                seeds.add(seed)
+            seeds |= {*there}
+            for seed in list(there)[: 1 if profile in (DESIGN, *SAME) else None]:
                 title = f"{charts.named(found, profile, name)}; {profile}, seed {seed}"
                 folds.append(folded(title, numbered(found, profile, name, seed)))
         if folds:
             parts += [f"### Texts of `{profile}` {UNSEARCHED}"]
             parts += [every_draw(found, rows)] if profile == DESIGN else []
+            parts += elsewhere(found, profile, rows)
             parts += [*folds, *([] if profile == DESIGN else lacking(found, profile, seeds, rows))]
     if not parts:
         return "No text of these runs is committed; a run of them here writes `samples.jsonl` beside its numbers."
@@ -64,6 +66,17 @@ def every_draw(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
     return f"**Draw by draw**, a page a run: {join(links)}; [all runs](/{INDEX}). Here is the first draw."
 
 
+def elsewhere(found: Committed, profile: str, rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Links to all draws of the claim's runs that stand on a page of a report."""
+    links = [
+        f"[{charts.named(found, profile, name)}](/{page}#{name})"
+        for page, of in of_reports(found).items()
+        for name in named_conditions(rows)
+        if of.profile == profile and name in of.runs
+    ]
+    return [f"**Draw by draw**, every run: {join(links)}. Here is the first draw."] if links else []
+
+
 def how_many(found: Committed, condition: str) -> str:
     """Of how many of its draws a run of the design has texts."""
     table = found.measured[DESIGN]
@@ -73,7 +86,7 @@ def how_many(found: Committed, condition: str) -> str:
 
 
 def pages(found: Committed) -> dict[str, str]:
-    """Page -> Markdown, of each run of the design of which texts are committed."""
+    """Page -> Markdown, of each run of the design of which texts are committed, and of the reports' other runs."""
     about: dict[str, list[str]] = {}
     for claim, row in found.ledgers.get(DESIGN, {}).items():
         for name in named_conditions({DESIGN: row}):
@@ -86,13 +99,33 @@ def pages(found: Committed) -> dict[str, str]:
         f"- [{charts.named(found, DESIGN, name)}](/{place(name)}) (`{name}`, {how_many(found, name)})"
         for name in of_pages(found)
     ]
-    index = [
-        "# What the runs of the registered design wrote",
-        OWN,
-        "\n".join(links),
-        *benchmark_texts.links(found.root),
-    ]
+    reports = of_reports(found)
+    made |= {name: page_of_a_report(found, of) for name, of in reports.items()}
+    index = ["# What the runs of the registered design wrote", OWN, "\n".join(links)]
+    if reports:
+        index += ["## What other runs on its draws wrote"]
+        index += ["\n".join(f"- [{titled(of)}](/{name})" for name, of in reports.items())]
+    index += benchmark_texts.links(found.root)
     return {INDEX: "\n\n".join(index) + "\n", **made} if made else {}
+
+
+def page_of_a_report(found: Committed, of: OfReport) -> str:
+    """What these runs wrote: a heading a run, its draws below it."""
+    parts = [
+        f"# {titled(of)}",
+        f"Runs that the registered design does not have, on its draws: of each draw the first {TEXTS_OF_A_SEED} test "
+        f"prompts, plain decoding, nothing selected; the prompt, what the run wrote, and the reward model's score of "
+        f"it. [All runs](/{INDEX}).",
+    ]
+    for name in of.runs:
+        parts += [f"## {charts.named(found, of.profile, name)} {{ #{name} }}"]
+        for seed in dict.fromkeys(text.seed for text in found.texts[of.profile][name]):
+            parts += [f"**Draw {seed}**", numbered(found, of.profile, name, seed)]
+    return "\n\n".join(parts) + "\n"
+
+
+def titled(of: OfReport) -> str:
+    return f"Texts, draw by draw: {of.report} of {of.profile}"
 
 
 def page(found: Committed, runs: Sequence[str], claims: Collection[str]) -> str:
