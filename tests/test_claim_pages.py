@@ -215,6 +215,13 @@ def test_every_tested_claims_page_opens_with_its_word_and_a_number_that_gave_it(
         assert (", published " in first) == (cells[3] != "–"), claim
 
 
+def test_a_page_says_in_what_an_effect_is_smaller_that_is_not_so_in_the_metrics_unit():
+    said = "yardsticks, how far PPO without the penalty moves that metric: 0.567 here, 0.676 published."
+    assert said in claim_page.page(found(), "P01") and "Sizes are judged" not in claim_page.page(found(), "P10")
+    smaller = component(word="too small", effect=0.5, difference=0.1, published=1.0)  # in both
+    assert effects.smaller_by_its_yardstick(smaller) == ""
+
+
 def test_a_page_opens_with_what_its_number_is_the_difference_of():
     """All runs of its test, or none: names of runs may have a minus of their own."""
     for claim in found().ledgers["settle"]:

@@ -51,6 +51,18 @@ def another_margin(test: Mapping[str, Any]) -> str:
     )
 
 
+def smaller_by_its_yardstick(test: Mapping[str, Any]) -> str:
+    """In what an effect is smaller than the published one, where it is not so in the metric's unit; else ""."""
+    if test["word"] not in (TOO_SMALL, HOLDS_SMALLER) or test["unit"] != YARDSTICKS or test["published"] is None:
+        return ""
+    if abs(test["difference"]) < abs(published_yardstick(test["metric"]) * test["published"]):
+        return ""
+    return (
+        f"Sizes are judged in yardsticks, how far PPO without the penalty moves that metric: {number(test['effect'])} "
+        f"here, {number(test['published'])} published. "
+    )
+
+
 def yardsticks(test: Mapping[str, Any], which: str = "effect") -> str:
     """The effect (or the `published` one) in yardsticks; a dash where it is compared in another unit."""
     if test["unit"] != YARDSTICKS or test[which] is None:

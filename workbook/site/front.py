@@ -63,8 +63,8 @@ def lines(found: Committed) -> str:
         [
             "- **Paid for a score alone, these models unlearn the language they were trained on.** Trained without a "
             f"penalty on drifting, a model ends {effects.raw(gamed)} higher in score (0 to 1) than trained with it, "
-            f"and finds a word of ordinary reviews {math.exp(forgot['difference']):.1f} times less likely "
-            f"({effects.raw(forgot)} nats). {real(found)}",
+            f"and finds a word of ordinary reviews {math.exp(forgot['difference']):.1f} times less likely. "
+            f"{real(found)}",
             f"- **NLPO, the first paper's method, trains no better than plain PPO**: {effects.raw(lead)} in score, "
             f"where {effects.raw_published(lead).partition(' ')[0]} was published ({later(found)} in a later version, "
             f"by hearsay). When it writes likely words only, as it trained, it leads by {effects.raw(own)}; "
@@ -81,8 +81,8 @@ def real(found: Committed) -> str:
     times, smaller = (f"{math.exp(tests['ppo human perplexity']['difference']):.2f}" for tests in (one, five))
     said = "a judge approves" if one["ppo independent judge"]["low"] > 0 else "no judge is shown to approve"
     return (
-        f"On real reviews it is less: {times} times for a piece of a word, where a model moves less and {said}, and "
-        f"{smaller} times with smaller models and pieces."
+        f"On real reviews it is less: {smaller} times for a piece of a word, and {times} times with a larger "
+        f"model, which moves less and of which {said}."
     )
 
 

@@ -84,7 +84,8 @@ def in_profile(found: Committed, claim: str) -> str:
     number = effects.raw(first) if unit in label else f"{effects.raw(first)} {unit}".strip()
     what = taken(found, claim, first["name"], profile) or OF_A_PEAK * (first["kind"] == "peak")
     said = f"*{first['name']}*{f': {what}' * bool(what)}, in {label}"
-    return f"**{start}: {number}{beside_it}.** The number is of {said}. {how}"
+    smaller = effects.smaller_by_its_yardstick(first)
+    return f"**{start}: {number}{beside_it}.** The number is of {said}. {smaller}{how}"
 
 
 def in_benchmark(found: Committed, claim: str) -> str:
