@@ -8,6 +8,8 @@ from pathlib import Path
 import pandas as pd
 
 from workbook.grue import again, settings
+from workbook.ledger.ruling import ELSEWHERE
+from workbook.results.tables import join
 
 ROOT = Path(__file__).resolve().parents[1]
 COLUMNS = ("id", "word", "name", "difference", "low", "high", "test_word")
@@ -85,6 +87,16 @@ def test_the_committed_page_is_that_of_the_committed_tables(tmp_path):
         claims, moved = re.search(r"Of (\d+) claims with a word (\d+) have", section).groups()
         tests, others = re.search(r"Of (\d+) tests that have a word in both (\d+) have", section).groups()
         assert re.search(rf"{moved} (words )?of {claims} and {others} (tests )?of {tests}", told), section
+
+
+def test_the_words_that_every_run_agrees_on_are_those_that_the_page_of_findings_names():
+    words: dict[str, set[str]] = {}
+    for table in again.RUNS.values():
+        for claim, word in pd.read_csv(ROOT / table).groupby("id").word.first().items():
+            words.setdefault(claim, set()).add(word)
+    same = [claim for claim, said in words.items() if len(said - {ELSEWHERE}) == 1]
+    told = " ".join((ROOT / "docs/findings/grue.md").read_text().split())
+    assert f"The words of {join(sorted(same))} were the same in every run that tested them" in told
 
 
 def test_the_machines_of_todays_edition_are_compared_one_after_the_other():
