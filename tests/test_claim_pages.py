@@ -111,12 +111,15 @@ def test_every_other_run_on_the_designs_draws_has_its_texts_on_the_page_of_a_rep
             draws = {int(seed) for seed in re.findall(r"^\*\*Draw (\d+)\*\*$", text, re.MULTILINE)}
             assert draws == {int(seed) for seed in table[table.condition == name].seed}, name
             assert text.count("\n5. ") == len(draws) and "\n6. " not in text
+    of_design = {name: place for place, names in text_pages.of_pages(found()).items() for name in names}
     where = {(of.profile, name): place for place, of in kept.items() for name in of.runs}
     for claim in found().claims:
         page = claim_page.page(found(), claim)
         for profile, row in found().rows(claim).items():
             for name in committed.named_conditions({profile: row}):
                 assert (profile, name) not in where or f"](/{where[profile, name]}#{name})" in page, (claim, name)
+                if profile in committed.SAME and name in of_design and name in found().texts[profile]:
+                    assert f"](/{text_pages.place(of_design[name])})" in page, (claim, name)
 
 
 def test_a_page_says_of_how_many_of_its_draws_it_has_texts():

@@ -67,14 +67,19 @@ def every_draw(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def elsewhere(found: Committed, profile: str, rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Links to all draws of the claim's runs that stand on a page of a report."""
-    links = [
-        f"[{charts.named(found, profile, name)}](/{page}#{name})"
-        for page, of in of_reports(found).items()
-        for name in named_conditions(rows)
-        if of.profile == profile and name in of.runs
-    ]
-    return [f"**Draw by draw**, every run: {join(links)}. Here is the first draw."] if links else []
+    """Links to all draws of the claim's runs in a profile that uses the design's draws: on the page of a report, or on
+    the design's pages, unless these are linked already."""
+    if profile not in SAME:
+        return []
+    pages = {
+        name: f"{page}#{name}" for page, of in of_reports(found).items() if of.profile == profile for name in of.runs
+    }
+    if DESIGN not in rows:
+        pages |= {name: place(page) for page, names in of_pages(found).items() for name in names}
+    runs = [name for name in named_conditions(rows) if name in pages and name in found.texts[profile]]
+    links = [f"[{charts.named(found, profile, name)}](/{pages[name]})" for name in runs]
+    which = "the runs that the design lacks" if DESIGN in rows else "every run"
+    return [f"**Draw by draw**, {which}: {join(links)}. Here is the first draw."] if links else []
 
 
 def how_many(found: Committed, condition: str) -> str:
