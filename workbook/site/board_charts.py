@@ -77,7 +77,7 @@ def looks(rows: Sequence[Mapping[str, Any]]) -> tuple[Chart, Chart]:
 
 
 def hacking(rows: Sequence[Mapping[str, Any]]) -> Chart:
-    """Judge against reward of the task that is chosen below it; a larger point at each mean."""
+    """Judge against reward of the task that is chosen above it; a larger point at each mean."""
     means = averaged(rows, "key", ["x", "y"])
     named = list(dict.fromkeys(row["task"] for row in rows))
     titles = [tasks.task(name).title for name in named]

@@ -43,7 +43,7 @@ def section(found: Committed, rows: Mapping[str, Mapping[str, Any]]) -> str:
     said = (
         f"The first {TEXTS_OF_A_SEED} test prompts, plain decoding, nothing selected: the prompt, what the run wrote, "
         f"and the reward model's score of it. Of the first {SHOWN} runs of each profile, every seed whose texts are "
-        "committed is here, or on the run's own page."
+        "committed is here, or on the pages that are linked."
     )
     again = f" What `{DRAWN}` wrote, on the design's draws and another processor, is with its reports."
     return "\n\n".join([said + again * bool(of_design and DRAWN in rows), *parts])
