@@ -25,6 +25,7 @@ from workbook.grue.run import drawn
 from workbook.grue.scoring import ready
 from workbook.ledger import checks
 from workbook.results.files import read_text
+from workbook.results.pack import write_packed
 from workbook.stages.processes import environment
 from workbook.store.tables import read_table, write_table
 
@@ -351,6 +352,8 @@ def test_what_the_paper_printed_stands_in_our_table_only_where_all_is_the_same(t
     assert printed["rouge_l_max_published"] == "0.124"
     assert printed["rouge_1"] == ""  # the paper's is of stems: printed, and not beside ours
     assert page.count("| printed: NLPO |") == 1  # no empty line in the tables that have nothing of it
+    beside = {line.split(" | ")[0] for line in page.splitlines() if line.startswith("| printed: ")}
+    assert beside == {"| printed: zero-shot", "| printed: PPO", "| printed: NLPO"}  # the others are of another model
     assert "in our tables too: rouge_l_max_published. The other columns" in page
     found = board.board(rows)
     assert report.same(found, task, task.published)
@@ -548,14 +551,18 @@ def test_the_commands_that_are_written_down_are_of_seeds_that_the_benchmark_has(
 
 
 # ------------------------------------------------------------------------------------------------------ from the tables
-def test_the_report_is_made_of_the_tables_of_every_task_and_arm_and_of_submitted_rows(tmp_path, capsys):
-    from workbook.stages import grue_pipeline
-
-    full = grue.load(ROOT / "grue" / "params.yaml")
+def one_arm():
+    """Settings of a task, an arm and a seed."""
     few = {"train": 24, "supervised": 8, "validation": 8, "test": 6}
     one = {"tasks": ["common_gen"], "conditions": ["zero_shot"], "continued": [], "overrides": {"common_gen": {}}}
     none = {"seeds": [0], "control_tasks": [], "reward_tasks": [], "rows": few}
-    ours = grue.Grue.model_validate({**full.model_dump(), **one, **none})
+    return grue.load(ROOT / "grue" / "params.yaml").replace(**one, **none)
+
+
+def test_the_report_is_made_of_the_tables_of_every_task_and_arm_and_of_submitted_rows(tmp_path, capsys):
+    from workbook.stages import grue_pipeline
+
+    ours = one_arm()
     with pytest.raises(BoardError, match="zero_shot: no per_seed.csv; run this task and arm first"):
         gather.all_seeds(ours, tmp_path / "runs", tmp_path / "submitted")
     row = {
@@ -587,6 +594,56 @@ def test_the_report_is_made_of_the_tables_of_every_task_and_arm_and_of_submitted
         "| trivial: concepts |" in page and "another human's reference |" in page and "| say it. | it | 0.500 |" in page
     )
     assert "P28: Not testable here: needs ToTTo with a T5-base model" in capsys.readouterr().out
+
+
+def kept_report(out, arms=("zero_shot",)):
+    """A committed report with rows and answers of these arms."""
+    rows = [{"task": "common_gen", "condition": name, "seed": 0, **LOOK, REWARD: 0.5, JUDGE: 0.25} for name in arms]
+    write_table(out / "per_seed.csv.xz", rows)
+    told = {"task": "common_gen", "seed": 0, "prompt": "say it.", "response": "it", "reward": 0.5, "judge": 0.0}
+    write_packed(out / "samples.jsonl.bz2", "".join(json.dumps(told | {"condition": n}) + "\n" for n in arms).encode())
+    return rows
+
+
+def test_where_nothing_was_run_the_rows_in_git_stand(tmp_path):
+    ours = one_arm()
+    (tmp_path / "kept").mkdir()
+    (mine,) = kept_report(tmp_path / "kept")
+    submitted = tmp_path / "submitted"
+    write_table(submitted / "mine.csv", [{**mine, "condition": "mine", "kind": "submitted"}])
+    rows, texts = gather.all_seeds(ours, tmp_path / "runs", submitted, tmp_path / "kept")
+    assert mine in rows and [text["response"] for text in texts] == ["it"]
+    assert {row["condition"] for row in rows} > {"zero_shot", "mine", "concepts"}
+    with pytest.raises(BoardError, match="no rows of common_gen, ppo, and no runs are here; `make grue` makes them"):
+        gather.all_seeds(ours.replace(conditions=("zero_shot", "ppo")), tmp_path / "runs", submitted, tmp_path / "kept")
+    write_table(tmp_path / "runs" / "common_gen" / "ppo" / "per_seed.csv", [mine])  # what was begun is not mixed
+    with pytest.raises(BoardError, match="zero_shot: no per_seed.csv; run this task and arm first"):
+        gather.all_seeds(ours, tmp_path / "runs", submitted, tmp_path / "kept")
+
+
+@pytest.mark.slow
+def test_the_committed_pages_are_what_the_committed_rows_give(tmp_path):
+    from workbook.stages import grue_pipeline
+
+    read = ["reports/mini/per_seed.csv", "reports/grue"]
+    if subprocess.run(["git", "diff", "--quiet", "HEAD", "--", *read], cwd=ROOT).returncode:
+        pytest.skip("made anew here, one without the other")
+    grue_pipeline.report(folder=tmp_path, out=tmp_path / "made")  # no runs there: the rows in git
+    files = {path.name for path in (tmp_path / "made").iterdir()}
+    committed = ROOT / "reports" / "grue"
+    assert files == {path.name for path in committed.iterdir()}
+    assert [name for name in files if (tmp_path / "made" / name).read_bytes() != (committed / name).read_bytes()] == []
+
+
+def test_the_page_names_the_reward_of_the_settings(tmp_path):
+    ours = grue.load(ROOT / "grue" / "params.yaml")
+    paid = ours.overrides["common_gen"].replace(reward={"rouge_1": 0.5, "coverage": 0.5})
+    ours = ours.replace(overrides={**ours.overrides, "common_gen": paid})
+    chosen = [tasks.task(name) for name in ours.tasks]
+    report.write(two_tasks(), chosen, {}, {}, (), tmp_path, ours)
+    page = (tmp_path / "leaderboard.md").read_text()
+    assert "Reward: 0.5 rouge_1 + 0.5 coverage." in page and "1 meteor_stem" not in page
+    assert (tmp_path / "per_seed.csv.xz").is_file()  # generated rows, as without settings
 
 
 def test_a_rank_on_the_reward_stands_beside_the_one_on_the_judge(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -12,6 +13,7 @@ import yaml
 from rlnlp.settings import ConfigError
 from tests.grue_made import VALUES, made_up
 from tests.test_style import ROOT
+from tests.waiting import alive, until
 from workbook.grue import run, tasks
 from workbook.grue import settings as grue
 from workbook.grue.arms import ARMS, Arm, arm
@@ -183,3 +185,46 @@ def test_the_code_of_every_task_is_known_by_its_content(tmp_path, monkeypatch):
     assert "torch" in made["raw"]
     with pytest.raises(SystemExit):
         grue_pipeline.main(["run", "common_gen"])
+
+
+def test_a_stage_ends_with_the_dvc_that_started_it(tmp_path):
+    """A killed dvc does not take along what it started: a draw went on for hours beside its successor."""
+    pipe = tmp_path / "answers"
+    os.mkfifo(pipe)
+    stage = [
+        sys.executable,
+        "-m",
+        "workbook.stages.grue_pipeline",
+        "row",
+        "mine",
+        str(pipe),
+    ]  # reads until the pipe ends
+    code = f"import subprocess; p = subprocess.Popen({stage}); print(p.pid, flush=True); p.wait()"
+    dvc = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**environment(), "DVC_STAGE": "draws@1-totto"},
+        stdout=subprocess.PIPE,
+    )
+    pid = int(dvc.stdout.readline())
+    try:
+        with open(pipe, "w"):  # opens when the stage reads
+            assert alive(pid)
+            dvc.kill()
+            dvc.wait()
+            until(lambda: not alive(pid), "the end of the stage")
+    finally:
+        if alive(pid):
+            os.kill(pid, 9)
+        dvc.stdout.close()
+
+
+def test_a_gpu_that_is_not_there_is_said_before_anything_begins(capsys):
+    import torch
+
+    from workbook.stages import grue_pipeline
+
+    if torch.cuda.is_available():
+        pytest.skip("a GPU is here")
+    assert grue_pipeline.main(["--profile", "paper"]) == 1
+    assert "error: device cuda: expected a GPU" in capsys.readouterr().err

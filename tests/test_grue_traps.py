@@ -59,7 +59,8 @@ TRAPS = {
 }
 CANNOT = {
     20: "a rollout keeps the log-probability under the distribution that it was drawn from (`behavior_logprobs`); the "
-    "ratio of the first minibatch is checked to be 1 at run time; every table says how its answers were decoded",
+    "ratio of the first minibatch is checked to be 1 at run time. Decoding does differ at evaluation, as published "
+    "(beams after training on samples): every table says how its answers were decoded",
 }
 
 

@@ -63,6 +63,12 @@ def test_bleu_is_sacrebleus_and_rouge_is_rouge_scores():
     assert found["rougeL"] == (one[0].fmeasure + one[1].fmeasure) / 2 and found["rouge1"] > found["rouge2"] > 0
 
 
+def test_bleu_refuses_references_of_unequal_number():
+    for rows in ([["a b", "c d"], ["a b"]], [[], []]):
+        with pytest.raises(ValueError, match="equally many references of each response, at least one, found"):
+            scores.load("bleu").compute(predictions=["a b", "a b"], references=rows)
+
+
 def test_they_load_with_an_empty_cache_and_no_network(tmp_path):
     code = (
         "import socket\n"

@@ -3,29 +3,61 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from workbook.grue import baselines, board
 from workbook.grue.settings import Grue, arms_of
 from workbook.grue.tasks import task as tasks_named
+from workbook.results.files import PER_SEED, SAMPLES, packed, read_text
 from workbook.store.tables import read_table
 
 
-def all_seeds(ours: Grue, runs: Path, submitted: Path) -> tuple[list[dict], list[dict]]:
+def all_seeds(ours: Grue, runs: Path, submitted: Path, report: Path | None = None) -> tuple[list[dict], list[dict]]:
     """(rows, samples) of every task and arm of the settings, with the answers that no policy wrote and the submitted
-    rows. Raises: BoardError for an arm whose table is not there."""
+    rows. report: the committed report, whose rows stand for the runs where none is here (a fresh clone). Raises:
+    BoardError for an arm without a table."""
+    take = _kept(report) if report and not any(runs.glob("*/*/per_seed.csv")) else _run(runs)
     rows, samples = [], []
     for name in ours.tasks:
         rows += baselines.rows(ours, tasks_named(name))
         for condition in arms_of(ours, name):
-            folder = runs / name / condition
-            if not (folder / "per_seed.csv").exists():
-                raise board.BoardError(f"{folder}: no per_seed.csv; run this task and arm first")
-            rows += read_table(folder / "per_seed.csv")
-            samples += lines_of((folder / "samples.jsonl").read_text("utf-8"))
+            mine, texts = take(name, condition)
+            rows, samples = rows + mine, samples + texts
     for path in sorted(submitted.glob("*.csv")):
         rows += read_table(path)
     return rows, samples
+
+
+def _run(runs: Path) -> Callable[[str, str], tuple[list[dict], list[dict]]]:
+    """Task and arm -> (rows, samples) of a finished part."""
+
+    def take(name: str, condition: str) -> tuple[list[dict], list[dict]]:
+        folder = runs / name / condition
+        if not (folder / PER_SEED).exists():
+            raise board.BoardError(f"{folder}: no {PER_SEED}; run this task and arm first")
+        return read_table(folder / PER_SEED), lines_of((folder / SAMPLES).read_text("utf-8"))
+
+    return take
+
+
+def _kept(report: Path) -> Callable[[str, str], tuple[list[dict], list[dict]]]:
+    """Task and arm -> (rows, samples) that a report keeps."""
+    table = report / packed(PER_SEED)
+    rows = read_table(table) if table.is_file() else []
+    samples = lines_of(read_text(report / packed(SAMPLES))) if table.is_file() else []
+
+    def take(name: str, condition: str) -> tuple[list[dict], list[dict]]:
+        mine, texts = (
+            [one for one in of if (one["task"], one["condition"]) == (name, condition)] for of in (rows, samples)
+        )
+        if not mine:
+            raise board.BoardError(
+                f"{table}: no rows of {name}, {condition}, and no runs are here; `make grue` makes them"
+            )
+        return mine, texts
+
+    return take
 
 
 def draws(ours: Grue, folder: Path) -> tuple[list[dict], list[dict]]:

@@ -12,11 +12,11 @@ from workbook.statistics import ordered
 
 NORMALISED = """## One scale for all tasks
 
-(x - best trivial answer) / (another human's reference - best trivial answer); on the judge's scale the top is 1. A task
-counts only where the top beats the best trivial answer beyond its interval. Of the seeds' means over tasks, and of
-their interquartile means (IQM). Left out of the intervals is how uncertain the two ends of the scale are; the human's
-answer has one reference fewer to be like than the others have; and 1 of the judge's is out of reach where it expects
-one of several good answers."""
+(x - best trivial answer) / (another human's reference - best trivial answer). A task counts only where the top beats
+the best trivial answer beyond its interval. Of the seeds' means over tasks, and of their interquartile means (IQM).
+Left out of the intervals is how uncertain the two ends of the scale are, and the human's answer has one reference fewer
+to be like than the others have."""
+JUDGED = " On the judge's scale the top is 1, which is out of reach where it expects one of several good answers."
 SPREAD = """## What the spread of the reward says beforehand
 
 Razin et al. (arXiv:2310.20703): RL fails where the rewards of one prompt's samples hardly differ. Spearman's
@@ -37,7 +37,8 @@ STEPS = (  # (what is added, to what)
 
 
 def over_all(found: Board) -> list[str]:
-    parts = [NORMALISED]
+    judged = any(board.JUDGE in found.columns(task) for task in found.rows)
+    parts = [NORMALISED + (JUDGED if judged else "")]
     for column, name in pictures.SAID.items():
         if not any(column in found.columns(task) for task in found.rows):  # no judge of real rows
             continue

@@ -20,6 +20,7 @@ import pandas as pd
 
 from workbook.figures.parts import save
 from workbook.grue import board, claims, contrasts, over_tasks, pictures, scores
+from workbook.grue.arms import ARMS
 from workbook.grue.baselines import HUMAN, TRIVIAL
 from workbook.grue.board import REWARD, Board
 from workbook.grue.claims import Verdict
@@ -41,8 +42,10 @@ HEAD = """# The benchmark's leaderboard
 {tasks} tasks, {seeds}. Mean over seeds and its 95 % interval (t). A seed is a draw of rows and a raw model of its own.
 Trivial answers are written without a model; another human's reference is scored against the other references of its
 example. "judge" knows the truth of a generated row: grammar x sense x coverage x faithfulness, each from 0 to 1. The
-reward runs from 0 to 1 too and is what training paid. [Each seed's numbers]({rows}) and its [first {texts}
-answers]({samples}) are tables beside this page. Absent, and never replaced: {absent}."""
+reward runs from 0 to 1 too and is the task's, also of the rows whose training was paid another one; it is the mean over
+answers, where a column of the same score may be of all answers together ([the scores](../../grue/metrics.md)).
+[Each seed's numbers]({rows}) and its [first {texts} answers]({samples}) are tables beside this page.
+Absent, and never replaced: {absent}."""
 HEAD_REAL = """# The benchmark on real rows
 
 {tasks} tasks, {seeds}: profile {profile}. Mean over draws and its 95 % interval (t). A draw is first weights, an order
@@ -67,9 +70,10 @@ def write(
     ours: Grue | None = None,
     further: Sequence[str] = (),
 ) -> list[Verdict]:
-    """All pages of these rows into ``out``; the verdicts. ours: settings of a profile of real rows, whose claims nobody
-    judges; further: paragraphs at the end of the leaderboard. Raises: BoardError for rows that cannot be compared."""
-    rows, samples = list(rows), list(samples)
+    """All pages of these rows into ``out``; the verdicts. ours: the settings they were made by (none: generated rows,
+    each task's own reward); of real rows nobody judges the claims. further: paragraphs at the end of the leaderboard.
+    Raises: BoardError for rows that cannot be compared."""
+    rows, samples, real = list(rows), list(samples), ours is not None and ours.real
     found = board.board(rows)
     nothing = ours.meaningless if ours else ()
     means = board.Board(found.seeds, {name: of for name, of in found.rows.items() if name not in nothing})
@@ -78,7 +82,7 @@ def write(
         [claims.judge(name, rule, known[name], found, named) for name, rule in rules.items()]
     )
     write_table(out / "leaderboard.csv", lines(found))
-    if not ours:  # of real rows both stand with their draws
+    if not real:  # of real rows both stand with their draws
         every = [row for named in found.rows.values() for mine in named.values() for row in mine]
         columns = list(dict.fromkeys(name for row in every for name in row))
         write_table(out / packed(PER_SEED), [dict.fromkeys(columns) | row for row in every], columns)
@@ -87,16 +91,17 @@ def write(
     for figure in figures:
         save(figure.figure, out, figure.name)
     absent = sorted({name for row in rows for name in str(row.get("absent") or "").split()}) or ["nothing"]
-    unit = "draw" if ours else "seed"
+    unit = "draw" if real else "seed"
     said = {"tasks": len(found.rows), "seeds": f"{len(found.seeds)} {unit}{'s' * (len(found.seeds) != 1)}"}
     said |= {"absent": ", ".join(absent), "profile": ours.profile if ours else "", "words": PROMPT_WORDS}
     said |= {"rows": packed(PER_SEED), "samples": packed(SAMPLES), "texts": TEXTS_OF_A_SEED}
-    parts = [(HEAD_REAL if ours else HEAD).format(**said), *over_tasks.over_all(means)]
+    parts = [(HEAD_REAL if real else HEAD).format(**said), *over_tasks.over_all(means)]
     for figure in figures:
         alt = str(figure.figure.get_label()).replace("[", "(").replace("]", ")")
         parts += [f"## {figure.title}", f"![{alt}]({figure.name}.svg)", figure.read]
     for task in (task for task in tasks if task.name in found.rows):
-        head, *tables = _task(found, task, [one for one in samples if one["task"] == task.name])
+        paid = ours.reward(task) if ours else task.reward
+        head, *tables = _task(found, task, paid, [one for one in samples if one["task"] == task.name])
         parts += [head, *([NOTHING] if task.name in nothing else ()), *tables]
     atomic_write(out / "leaderboard.md", "\n\n".join([*parts, *further]) + "\n")
     if verdicts:
@@ -140,13 +145,13 @@ def _one(rows: Sequence[Mapping[str, Any]], key: str) -> Any:
 
 
 # --------------------------------------------------------------------------------------------------------------- a task
-def _task(found: Board, task: Task, samples: Sequence[Mapping[str, Any]]) -> list[str]:
+def _task(found: Board, task: Task, reward: Mapping[str, float], samples: Sequence[Mapping[str, Any]]) -> list[str]:
     columns = found.columns(task.name)
     plain = [name for name in columns if name.removeprefix("metric/") in PLAIN]
     judged = [name for name in columns if name.startswith("judge/")]
     scored = [name for name in columns if name not in (REWARD, *plain, *judged)]
     scale = board.room(found, task.name, REWARD)
-    paid = " + ".join(f"{weight:g} {name}" for name, weight in task.reward.items())
+    paid = " + ".join(f"{weight:g} {name}" for name, weight in reward.items())
     parts = [
         f"## {task.title}",
         f"Reward: {paid}. {_published_as(found, task)} On the common scale: "
@@ -180,7 +185,7 @@ def _rows(found: Board, task: Task, columns: Sequence[str]) -> list[dict[str, st
         table.append({"answers of": kind + pictures.label(name), **cells, **about})
     for printed in (task.published, *task.more):
         if printed.rows and same(found, task, printed):
-            table += _beside(printed, columns, table[0])
+            table += _beside(task, printed, columns, table[0])
     return table
 
 
@@ -195,14 +200,26 @@ def _compared(found: Board, task: Task, printed: Published) -> str:
 
 def _other_start(task: Task) -> str:
     """Of printed lines, where supervision was not of that checkpoint; else empty."""
-    model = task.published.settings["supervised"].get("model")
+    model = _of_another_model(task)
     return f"Its supervised lines, and RL after them, are of another model: {model}. " if model else ""
 
 
-def _beside(printed: Published, columns: Sequence[str], like: Mapping[str, str]) -> list[dict[str, str]]:
-    """Printed numbers as lines of our table, where they may stand in it: those of the same function."""
+def _of_another_model(task: Task) -> str:
+    """The model of the printed supervised lines, where it is not the checkpoint of the others; else empty."""
+    return task.published.settings["supervised"].get("model", "")
+
+
+def _after_supervision(method: str) -> bool:
+    arm = ARMS[method]
+    return arm.imitates or (bool(arm.start) and ARMS[arm.start].imitates)
+
+
+def _beside(task: Task, printed: Published, columns: Sequence[str], like: Mapping[str, str]) -> list[dict[str, str]]:
+    """Printed numbers as lines of our table, where they may stand in it: those of the same function and checkpoint."""
     lines = []
     for method, numbers in printed.rows.items():
+        if _of_another_model(task) and _after_supervision(method):
+            continue
         alike = {name: value for name, value in numbers.items() if name in ALIKE and f"metric/{name}" in columns}
         cells = {_called(f"metric/{name}"): number(value * _points(name)) for name, value in alike.items()}
         about = {"split": printed.split, "data": printed.source}

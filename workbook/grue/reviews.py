@@ -27,7 +27,8 @@ CONDITIONS = {  # arm of the benchmark -> condition of the profile
 SAID = """## IMDB: going on with a review (profile mini)
 
 Generated film reviews, from a GPT-2-shaped base model of each draw. Reward: probability of a positive review by a
-trained classifier, on prompt and continuation; judge: the grammar of the generated reviews. They are another pipeline's
+trained classifier, on prompt and continuation; judge: the mean over sentences, of which a positive one counts 1, a
+neutral one a half, a negative or ungrammatical one 0. No trivial answer stands here. They are another pipeline's
 numbers (`make reproduce`, {path}): in no mean, rank or figure of this page."""
 
 

@@ -8,8 +8,9 @@ A further one is a folder ``<name>/<name>.py`` with a subclass of ``text.Metric`
 ``evaluate.Metric``. The formulas are functions of ``rlnlp.metrics``; BLEU and ROUGE are sacrebleu's and rouge-score's.
 
 A ``family.Family`` (rouge_all, rouge_l_max, translation, meteor, meteor_stem, cider, parent, bertscore, coverage,
-copied, consistency, intent, conditional_entropy) has a record of each of its scores besides, with a value for every
-example, so that ``workbook.grue.scores`` makes rewards of them. A further score there is a function and its record.
+copied, consistency, intent, sentiment, conditional_entropy) has a record of each of its scores besides, with a value
+for every example, so that ``workbook.grue.scores`` makes rewards of them. A further score there is a function and its
+record.
 """
 
 from __future__ import annotations

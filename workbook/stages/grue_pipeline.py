@@ -32,7 +32,7 @@ from workbook.store import rekeyed
 from workbook.store.files import atomic_json, atomic_write, file_hash, read_json, whole
 from workbook.store.fingerprint import libraries
 from workbook.store.identity import Code
-from workbook.store.locks import LockError
+from workbook.store.locks import LockError, die_with_parent
 from workbook.store.tables import read_table, write_table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -157,19 +157,20 @@ def report_of_draws(profile: str) -> None:
 
 
 def report(ours=None, folder: Path = ROOT / "grue", out: Path = ROOT / "reports" / "grue") -> None:
-    """The leaderboard, its figures and the claims, of the tables in ``folder``, with a line for each claim."""
+    """The leaderboard, its figures and the claims, of the tables in ``folder`` (where none is there, of the rows that
+    the committed report keeps), with a line for each claim."""
     from workbook.grue import contrasts, gather, reviews, tasks
     from workbook.grue import report as pages
     from workbook.grue import settings as grue
     from workbook.ledger import checks
 
     full = grue.load(ROOT / "grue" / "params.yaml")
-    rows, samples = gather.all_seeds(ours or full, folder / "runs", folder / "submitted")
+    rows, samples = gather.all_seeds(ours or full, folder / "runs", folder / "submitted", ROOT / "reports" / "grue")
     rules, known = contrasts.load(ROOT / "grue" / "contrasts.yaml", full), checks.load(ROOT / "claims.yaml")
     with whole(out) as fresh:
         beside = reviews.section(REVIEWS)
         chosen = [tasks.task(name) for name in full.tasks]
-        verdicts = pages.write(rows, chosen, rules, known, samples, fresh, further=beside)
+        verdicts = pages.write(rows, chosen, rules, known, samples, fresh, ours or full, further=beside)
     for verdict in verdicts:
         print(f"{verdict.id}: {verdict.sentence}", flush=True)
 
@@ -222,13 +223,17 @@ def smoke() -> None:
 
 
 def of_draws(profile: str, jobs: int) -> bool:
-    """Run a profile of real rows; whether all went well. Raises: DataError where rows or models are not found."""
+    """Run a profile of real rows; whether all went well. Raises: DataError where rows or models are not found,
+    ConfigError where its GPU is not."""
     from workbook.grue import settings
+    from workbook.runs import means
     from workbook.stages import grue_given
     from workbook.stages.reproduce import reproduce
 
     folder, scratch = ROOT / PROFILES[profile], ROOT / ".scratch" / f"grue_{profile}"
     ours = settings.load(folder / "params.yaml")
+    if ours.device != "cpu":
+        means.on_gpu(ours.device, "fp32")
     given = grue_given.identities(ours, folder)
     for name, content in given.items():
         atomic_json(folder / "build" / "given" / f"{name}.json", content)
@@ -313,6 +318,8 @@ def main(argv: list[str] | None = None) -> int:
         parser.error(f"{args.part or 'the whole'}: {says}; the others take nothing")
     if args.part in OF_MINI and args.profile != "mini":
         parser.error(f"{args.part}: of generated rows alone; expected no --profile {args.profile}")
+    if "DVC_STAGE" in os.environ:  # a killed dvc does not take along what it started
+        die_with_parent()
     try:
         if args.part is None:
             jobs = max(1, args.jobs)

@@ -167,7 +167,7 @@ def _settings(profile: str) -> Path:
     if profile == "mini":
         brought = [name for name, path in found.items() if _brings(grue.load(path))]
         raise ValueError(
-            "profile mini: generated rows and models of its own need no plan (make grue, about an hour); expected "
+            "profile mini: generated rows and models of its own need no plan (make grue, 45 to 120 minutes); expected "
             f"PROFILE={' or '.join(brought)}"
         )
     if profile not in found:

@@ -18,4 +18,8 @@ class Bleu(evaluate.Metric):
         )
 
     def _compute(self, predictions: list[str], references: list[list[str]]) -> dict[str, float]:
+        if len(many := {len(row) for row in references}) > 1 or 0 in many:
+            raise ValueError(
+                f"bleu: expected equally many references of each response, at least one, found {sorted(many)}"
+            )
         return {"bleu": sacrebleu.corpus_bleu(predictions, [list(column) for column in zip(*references)]).score}
