@@ -24,6 +24,7 @@ trap  what the original does                                    here
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -223,6 +224,9 @@ def test_daily_dialog():
     assert first.meta["act"] == 2 and first.meta["previous_acts"] == (2, 1, 3, 4, 1)
     trivial = tasks.task("daily_dialog").trivial
     assert trivial["last turn"](first) == "turn 4 ." and trivial["always inform"](first) == "i think so ."
+    after = {last: replace(first, meta={**first.meta, "previous_acts": (2, 1, 3, 4, last)}) for last in (1, 2, 3, 4)}
+    said = {1: "i think so .", 2: "i think so .", 3: "ok , i will .", 4: "i think so ."}
+    assert {last: trivial["what mostly follows"](example) for last, example in after.items()} == said
 
 
 # ------------------------------------------------------------------------------------------------------- hostile rows
@@ -362,7 +366,7 @@ def test_trap_2_an_answer_has_as_long_in_training_as_at_evaluation(name):
     assert task.decode.max_new_tokens == task.response_tokens >= task.decode.min_new_tokens
 
 
-def test_an_answer_that_is_cut_at_the_horizon_is_paid_as_its_text_is():
+def test_trap_2_an_answer_that_is_cut_at_the_horizon_is_paid_as_its_text_is():
     """Trap 2: what has not ended is paid what the same words are paid that have."""
     tokenizer = train_tokenizer((), "word", words=["owl", "sea", "."])
     words = tokenizer("owl sea owl", add_special_tokens=False)["input_ids"]

@@ -66,6 +66,12 @@ def inform(example: Example) -> str:
     return "i think so ."
 
 
+def what_follows(example: Example) -> str:
+    """A promise after a directive, else a statement: of real training turns and of generated ones the likeliest act
+    after the last."""
+    return "ok , i will ." if ACTS[example.meta["previous_acts"][-1]] == "directive" else inform(example)
+
+
 def full_stop(example: Example) -> str:
     """Next to nothing: a classifier of acts has to name one, and names the likeliest."""
     return "."
@@ -112,7 +118,7 @@ TASK = Task(
     read=read,
     rows=world.rows,
     judge=world.judge,
-    trivial={"always inform": inform, "a full stop": full_stop, "last turn": last_turn},
+    trivial={"always inform": inform, "what mostly follows": what_follows, "a full stop": full_stop, "last turn": last_turn},
     reward={"meteor_stem": 0.25, "intent": 0.75},
     metrics=(
         *("intent", "meteor_stem", "rouge_1", "rouge_2", "rouge_l", "rouge_lsum", "sacrebleu", "bertscore"),
