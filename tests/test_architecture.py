@@ -39,6 +39,19 @@ ONLY_IN_STAGES = {"dvc", "papermill", "nbconvert", "nbclient"}
 CORE_NEEDS = {"torch", "transformers", "numpy", "pydantic", "pydantic_core", "gymnasium"}  # pydantic_core comes with it
 # transformers brings it, so the core may import it without asking for more.
 CORE_GETS_WITH_THEM = {"safetensors"}
+LEARNERS = ("rlnlp/learners/", "workbook/arms/")
+# by which a learner is computed, and who watches it: what stands around it says so, once for all
+MEANS = (
+    "torch.cuda",
+    "torch.distributed",
+    "dask",
+    "distributed",
+    "accelerate",
+    "tensorboard",
+    "wandb",
+    "mlflow",
+    "dvclive",
+)
 PUBLIC = {"_asdict", "_fields", "_replace", "_repr_mimebundle_"}  # of named tuples; of IPython
 FILE_LINES, FUNCTION_LINES = 350, 60
 
@@ -142,6 +155,17 @@ def libraries(files: list[Source]) -> set[str]:
     return found
 
 
+def means(files: list[Source]) -> set[str]:
+    """Cards, process groups, clusters and trackers in a learner's file."""
+    found = set()
+    for file in (file for file in files if file.place.startswith(LEARNERS)):
+        used = {*file.imports, *file.bound.values()}
+        used |= {ast.unparse(node) for node in ast.walk(file.tree) if isinstance(node, ast.Attribute)}
+        named = {name for name in MEANS if any(f"{one}.".startswith(f"{name}.") for one in used)}
+        found |= {f"means: {file.place} uses {name}" for name in named}
+    return found
+
+
 def private(files: list[Source]) -> set[str]:
     """Names with a leading underscore, of our files, that are used in another file than the one which defines them."""
     own = {file.place: defined(file) for file in files}
@@ -236,6 +260,7 @@ def breaches(root: Path) -> set[str]:
     return (
         upward(files)
         | libraries(files)
+        | means(files)
         | private(files)
         | branches(files, names_of(root))
         | circles(files)
@@ -310,6 +335,13 @@ BREAKS = {
     "a room without a place": ("workbook/attic/old.py", "from workbook.store import files\n", "upward"),
     "a stages' tool elsewhere": ("workbook/runs/run.py", "def f():\n    import papermill as pm\n", "library"),
     "pictures in the core": ("rlnlp/show.py", "from matplotlib import pyplot\n", "library"),
+    "a learner that asks for a card": (
+        "rlnlp/learners/ppo.py",
+        "import torch\nx = torch.cuda.is_available()\n",
+        "means",
+    ),
+    "one that imports it": ("rlnlp/learners/ppo.py", "from torch import distributed as d\n", "means"),
+    "an arm with a tracker": ("workbook/arms/bandit.py", "def f():\n    import wandb.sdk\n", "means"),
     "a private name imported": ("workbook/runs/run.py", "from workbook.store.files import _part\n", "private"),
     "a private name of a module": (
         "workbook/runs/run.py",

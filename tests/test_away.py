@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
 from ruamel.yaml import YAML
 
 from rlnlp.settings import ConfigError
@@ -254,6 +255,12 @@ def test_a_process_sees_one_of_the_gpus_that_were_given():
         command = [sys.executable, "-c", code + "print(os.environ['CUDA_VISIBLE_DEVICES'])"]
         environment = {**os.environ, "CUDA_VISIBLE_DEVICES": given, "PYTHONPATH": str(ROOT)}
         assert subprocess.run(command, env=environment, capture_output=True, text=True).stdout.strip() == seen
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU")
+def test_a_machine_without_a_gpu_is_one_message():
+    with pytest.raises(ConfigError, match="device cuda: expected a GPU that torch .* can use, found none"):
+        away.about("cuda", "fp32")
 
 
 def test_another_machine_does_not_go_on(there):

@@ -12,7 +12,7 @@ import torch
 
 from rlnlp.settings import ConfigError
 from workbook.draws import base
-from workbook.stages import cards, cluster, processes, scheduler, units
+from workbook.stages import cards, cluster, processes, reproduce, scheduler, units
 from workbook.stages.sweep import Sweep
 
 from .waiting import until
@@ -50,22 +50,39 @@ def test_a_profile_of_the_cpu_asks_nothing_of_cuda_and_sets_nothing(monkeypatch)
 
 
 def test_a_machine_is_named_with_its_card_and_is_none_without(monkeypatch):
-    names = []
+    """And a worker with another one than the head is refused: the head would look for other keys than it writes."""
+    found = []
     for card in ("NVIDIA A100", "NVIDIA H100"):
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda device, card=card: card)
-        names.append(units.about("no file", "imdb", "cuda")["machine"])
-    assert names == [f"{processes.machine()}, NVIDIA A100", f"{processes.machine()}, NVIDIA H100"]
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, card=card: (8 + ("H" in card), 0))
+        found.append(units.about("no file", "imdb", "cuda"))
+    names = [f"{processes.machine()}, NVIDIA A100", f"{processes.machine()}, NVIDIA H100"]
+    assert [one["machine"] for one in found] == names
+    (why,) = units.differs(*found)
+    assert why.startswith("GPU (start `make reproduce` where the GPU is that of its workers): NVIDIA A100 (compute")
+    assert " on the head, NVIDIA H100 (compute capability 9.0" in why and not units.differs(found[0], found[0])
     assert units.about("no file", "imdb")["machine"] == processes.machine()
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match="device cuda: expected a GPU that torch .* can use, found none"):
-        cards.machine("cuda")
+    for device in ("cuda:1", "cuda"):
+        with pytest.raises(ConfigError, match=f"device {device}: expected a GPU that torch .* can use, found none"):
+            cards.machine(device)
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
 
 
-def test_workers_are_asked_for_their_card_and_the_head_is_not():
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU: this head has what it needs")
+def test_a_head_without_a_gpu_says_so_before_workers_are_asked_for(monkeypatch, tmp_path):
+    """DVC says that a run is left, of a profile of GPUs; Slurm must not be asked for jobs whose work is lost."""
+    left = {"needs": {"runs@a": set()}, "changed": {"runs@a"}, "values": {"device": "cuda"}}
+    monkeypatch.setattr(reproduce, "Pipeline", lambda *given: types.SimpleNamespace(**left, run_light=lambda: None))
+    monkeypatch.setattr(cluster, "connected", lambda *given, **more: pytest.fail("workers were asked for"))
+    said = "device cuda: expected a GPU .* found none, on the head. .*: start `make reproduce` where the GPU is that of"
+    with pytest.raises(ConfigError, match=said):
+        reproduce.reproduce(tmp_path, tmp_path / ".scratch", ours=False, workers="slurm:gpu")
     sweep = Sweep.__new__(Sweep)
     sweep.asking = ("no file", "imdb", "cuda")
-    assert "same" in sweep.head  # here is no GPU, and nothing is raised
+    with pytest.raises(ConfigError, match="found none"):  # nor is anything compared with what it has not
+        print(sweep.head)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import itertools
@@ -14,19 +15,23 @@ import subprocess
 import sys
 import tarfile
 import time
+import types
 from pathlib import Path
 
 import dask
 import dask_jobqueue  # noqa: F401 (it brings its defaults, which the tests change)
 import psutil
 import pytest
+import torch
+from distributed import Client, LocalCluster
 
 from rlnlp.settings import ConfigError
 from tests.built import REPOSITORY, SMALL, WITHOUT_VARIANTS, build, write_params
 from tests.executed import change, copied
 from workbook.draws import base
 from workbook.runs import conditions, experiment
-from workbook.stages import cluster, parcels, reproduce, units
+from workbook.stages import carry, cluster, parcels, reproduce, scheduler, units
+from workbook.stages import sweep as sweeps
 from workbook.stages.command import status
 from workbook.stages.processes import ONE_THREAD
 from workbook.stages.sweep import PLACES, Sweep
@@ -173,6 +178,7 @@ def test_a_slurm_job_has_the_users_settings_one_thread_and_certificates(tmp_path
     assert "--lifetime 230m" in script  # a worker leaves by itself before the time limit, if the user says so
     assert f"exec {sys.executable} -m distributed.cli.dask_worker tls://" in script
     assert "--no-dashboard --dashboard-address 127.0.0.1:0" in script  # its page would be open to all
+    assert re.findall(r"--nthreads (\d+)", script)[-1] == "1"  # the last one counts; else as many as cores
     assert "--nworkers" not in script and f"--tls-key {tmp_path}/certificates/" in script  # one worker, of two cores
     assert f"#SBATCH -o {tmp_path}/slurm/dask-worker-%J.out" in script.splitlines()
     assert (tmp_path / "certificates").stat().st_mode & 0o77 == 0
@@ -348,6 +354,68 @@ def test_a_worker_with_other_libraries_or_code_is_refused_and_told_why(two, worl
     until(lambda: done(work) and len(work.asked) == 2)
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU")
+def test_seeds_of_a_gpu_are_not_looked_for_where_there_is_none(world):
+    """Their key cannot be known; that there is no GPU, their stage says in a line."""
+    settings = world / f"build/conditions/{NAME}.json"
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "device": "cuda"}))
+    (world / f".scratch/tests/runs/{NAME}/seed1-00ff/final").mkdir(parents=True)
+    assert carry.recount(world, NAME) == 0
+
+
+def test_a_worker_of_several_threads_is_refused_and_told_how_to_start():
+    """Two units in one process would change each other's folder, output and torch's modes."""
+    here = {"n_workers": 1, "processes": False, "dashboard_address": cluster.HERE}
+    with LocalCluster(threads_per_worker=2, **here) as started, Client(started) as client:
+        found = client.submit(units.about, "no file", "imdb", pure=False).result(timeout=240)
+    why = units.differs(units.about("no file", "imdb"), found)
+    assert why == ["tasks at once (start a worker with --nthreads 1): 1 on the head, 2 there"]
+
+
+def test_a_worker_that_ends_after_its_work_and_before_it_is_fetched_is_gone(two, world, monkeypatch):
+    """It is stopped, as a machine that lost its power: nobody is told, and nothing would ever come."""
+    work, said = sweep(two, world)
+    unit, (address, process) = Unit(f"runs@{NAME}", 1), next(iter(two.run(os.getpid).items()))
+    future = two.submit(os.getpid, workers=[address], pure=False)
+    until(future.done)
+    assert future.status == "finished"
+    os.kill(process, signal.SIGSTOP)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(sweeps, "FETCH_S", 0.5)
+            work._end(unit, future, address)
+    finally:
+        os.kill(process, signal.SIGCONT)
+    assert said == [f"{unit.stage}, draw 1, goes to another worker ({address}: it is gone)"] and work.queue == [unit]
+    work.queue = []
+    until(lambda: done(work) and len(work.workers) == 2, "that it is asked anew, as it is there after all")
+
+
+def test_the_plan_counts_the_workers_and_the_head_its_cores(two, world, monkeypatch, capsys):
+    work, _ = sweep(two, world)
+    needs = {f"runs@{name}": set() for name in "abcd"}
+    known = scheduler.Scheduler(world, world / ".scratch/tests", needs, {*needs}, 8, sweep=work)
+    pipeline = types.SimpleNamespace(logs=world, updates={}, values=None)
+    reproduce.announce(known, pipeline, "local:2")
+    known.say("a stage")
+    plan, ahead = capsys.readouterr().out.splitlines()[1:4:2]
+    assert plan == "plan: 4 runs; about 3 minutes on 2 workers" and ahead.endswith("about 3:20 left)")
+
+
+def test_the_head_runs_no_more_stages_than_it_has_cores_whatever_slurm_is_asked_for(world, monkeypatch):
+    begun, needs = [], {"runs@a": set()}
+    left = {"needs": needs, "changed": {*needs}, "values": None, "run_light": lambda: None, "order": list}
+    monkeypatch.setattr(reproduce, "Pipeline", lambda *given: types.SimpleNamespace(**left))
+    monkeypatch.setattr(cluster, "connected", lambda *given, **more: contextlib.nullcontext(Here()))
+    monkeypatch.setattr(reproduce, "Scheduler", lambda *given: begun.append(given[4]))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda number: {0, 1, 2}, raising=False)
+    monkeypatch.setattr(reproduce, "announce", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+    for workers in ("slurm:gpu", ""):
+        with pytest.raises(KeyboardInterrupt):
+            reproduce.reproduce(world, world / ".scratch/tests", 64, ours=False, workers=workers)
+    assert begun == [3, 64]  # what the user says of this machine alone is meant so
+
+
 def test_a_job_at_its_time_limit_ends_and_its_seed_goes_on_elsewhere(two, made, world, tmp_path, monkeypatch):
     """As Slurm ends it: SIGTERM to the job's command, `dask worker` with its nanny. It was in the middle of a seed."""
     work, said = sweep(two, world)
@@ -436,7 +504,7 @@ class Done:
     def done(self) -> bool:
         return True
 
-    def result(self):
+    def result(self, timeout: float):
         return self.value
 
     def exception(self):
@@ -465,6 +533,31 @@ def alone(world, monkeypatch):
     monkeypatch.setattr(units, "about", lambda *asked: facts)
     monkeypatch.setenv(states.EVERY_UPDATE, "1")
     return lambda: sweep(Here(), world)
+
+
+def test_what_the_user_brings_refuses_a_worker_without_our_folder_and_no_other(world, alone):
+    settings = world / "build/settings/models.json"
+    given = json.loads(settings.read_text())
+    settings.write_text(json.dumps({**given, "bring": {"model": "gpt2", "reward": "mine.py:score", "prompts": ""}}))
+    work, said = alone()
+    facts = units.about()
+
+    class Both(Here):
+        def scheduler_info(self, n_workers: int) -> dict:
+            return {"workers": {"here": {}, "there": {}}}
+
+        def submit(self, job, *given, workers: list[str], **where) -> Done:
+            return Done(lambda: {**facts, "shared": workers == ["here"]}, ())
+
+    work.client = Both()
+    work.step()
+    assert work.workers.keys() == {"here"}
+    (line,) = said
+    assert line.startswith("worker there is refused: bring.model: gpt2: its files are not sent, and a hub id may stand")
+    assert "; bring.reward: mine.py:score: " in line and line.endswith(
+        "start the worker where it sees the head's folder"
+    )
+    assert parcels.inputs("models@1", 1, world, world)  # what a unit reads is asked of the others alone
 
 
 def without_room(number: int, where: str) -> None:

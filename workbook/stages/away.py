@@ -185,7 +185,7 @@ def about(device: str, precision: str) -> dict[str, Any]:
     if device != "cpu":
         import torch
 
-        gpu = {"gpu": torch.cuda.get_device_name(device), "cuda": torch.version.cuda}
+        gpu = {"gpu": cards.card(device), "cuda": torch.version.cuda}
     return {"machine": machine(), "precision": precision, **(gpu if device != "cpu" else {}), "libraries": libraries()}
 
 

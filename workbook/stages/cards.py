@@ -9,6 +9,7 @@ import gc
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from rlnlp.settings import ConfigError
@@ -17,6 +18,8 @@ from workbook.stages import processes
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 # tokenisers on all cores: on a GPU nothing else needs them; a workspace of fixed size: the same digits every time
 ON_GPU = {"TOKENIZERS_PARALLELISM": "true", "CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+
+ADVICE = "start `make reproduce` where the GPU is that of its workers"
 
 
 def visible() -> list[str]:
@@ -61,16 +64,51 @@ def as_new() -> Iterator[None]:
             torch.cuda.empty_cache()
 
 
+def there(device: str) -> bool:
+    """Whether this process has what the settings name: a CPU, or that card."""
+    if device == "cpu":
+        return True
+    import torch
+
+    return torch.cuda.is_available() and int(device.partition(":")[2] or 0) < torch.cuda.device_count()
+
+
+def card(device: str) -> str:
+    """The name of a card. Raises ConfigError where there is none."""
+    import torch
+
+    if not there(device):
+        raise ConfigError(f"device {device}: expected a GPU that torch {torch.__version__} can use, found none")
+    return torch.cuda.get_device_name(device)
+
+
 def machine(device: str = "cpu") -> str:
     """The kind of this machine; for a profile of GPUs its card too, as digits differ between cards. Raises ConfigError
     where there is none."""
-    if device == "cpu":
-        return processes.machine()
-    import torch
+    return processes.machine() if device == "cpu" else f"{processes.machine()}, {card(device)}"
 
-    if not torch.cuda.is_available():
-        raise ConfigError(f"device {device}: expected a GPU that torch {torch.__version__} can use, found none")
-    return f"{processes.machine()}, {torch.cuda.get_device_name(device)}"
+
+def in_keys(device: str) -> dict[str, str]:
+    """What the keys of runs say of the card of this process, under what to do where head and worker differ; nothing on
+    a CPU. Raises ConfigError where there is none."""
+    if device == "cpu":
+        return {}
+    name = card(device)
+    from workbook.runs import means  # and torch with it
+
+    said = means.facts(SimpleNamespace(**{**means.AS_WRITTEN, "device": device}))
+    return {f"GPU ({ADVICE})": f"{name} (compute capability {said['capability']}, CUDA {said['cuda']})"}
+
+
+def of_head(device: str) -> None:
+    """Raises ConfigError where the head of workers has no card: it looks for what they finished by keys that name
+    one."""
+    try:
+        in_keys(device)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error}, on the head. It finds what workers finished by keys that name the GPU: {ADVICE}"
+        ) from None
 
 
 def cluster(count: int, device: str, env: Mapping[str, str], **given: Any) -> Any:

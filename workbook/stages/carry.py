@@ -28,7 +28,7 @@ from workbook.results.files import CURVES, PER_SEED
 from workbook.results.tidy import shown, thinned
 from workbook.runs import checks, conditions
 from workbook.runs.params import Params
-from workbook.stages import depends
+from workbook.stages import cards, depends
 from workbook.store import rekeyed
 from workbook.store.archives import unpacked
 from workbook.store.files import atomic_json, atomic_write, is_sealed, read_json, seal, whole
@@ -122,7 +122,7 @@ def _recount(condition: str) -> int:
         return 0
     given = conditions.load_condition(condition)
     home = given.scratch / "runs" / condition
-    if not any(home.glob("*/final")):
+    if not any(home.glob("*/final")) or not cards.there(given.device):  # its key names the GPU; its stage says so
         return 0
     from workbook.runs import experiment  # brings torch
 

@@ -107,7 +107,7 @@ def slurm(partition: str, jobs: int, scratch: Path, device: str = "cpu") -> Any:
         "processes": 1,  # workers of a job; by its cores there would be several, and `scale` counts them
         "python": f"exec {shlex.quote(sys.executable)}",  # what Slurm tells the batch shell is told to the worker
         "job_script_prologue": [*(prologue or ()), *(f"export {n}={v}" for n, v in variables.items())],
-        "worker_extra_args": [*(arguments or ()), *PAGE_HERE],
+        "worker_extra_args": [*(arguments or ()), "--nthreads", "1", *PAGE_HERE],  # else as many as its cores
         "log_directory": logs or str(scratch / "slurm"),
         "scheduler_options": {**(scheduler or {}), "dashboard_address": HERE},
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
@@ -15,6 +16,7 @@ from typing import Any
 
 from rlnlp.settings import ConfigError
 from workbook.runs import conditions
+from workbook.runs.settings import Bring
 from workbook.stages.pipeline import RUNS, key, kind
 from workbook.store import locks
 from workbook.store.files import atomic_write, file_hash, whole
@@ -32,16 +34,20 @@ SAFE = re.compile(rf"{FOLDERS}(/{NAME})*/\.?{NAME}|tune/{NAME}/{NAME}/row\.json"
 
 
 def inputs(stage: str, draw: int, root: Path, folder: Path) -> dict[str, str]:
-    """What a unit reads: path below root -> SHA-256. Raises ConfigError where it reads files of the user's."""
+    """What a unit reads: path below root -> SHA-256; without what `unsent` names."""
     name, places = key(stage), [f"{place}/draw{draw}" for place in READS.get(kind(stage), ALL)]
-    if any(conditions.load_stage("models", folder).bring.model_dump().values()):
-        raise ConfigError(
-            "bring: what it names lies on the head alone; such a profile needs workers with a shared folder"
-        )
     if kind(stage) in RUNS and (start := conditions.load_condition(name, folder).run.start):
         places.append(f"runs/{start}/policy_seed{draw}")
     found = [p for place in ("build", "tune", *places) for p in sorted((folder / place).rglob("*")) if p.is_file()]
     return {path.relative_to(root).as_posix(): file_hash(path) for path in found}
+
+
+def unsent(bring: Bring) -> list[str]:
+    """Why a worker without the head's folder cannot take part, a line each; none where all that units read is sent."""
+    why = (
+        "its files are not sent, and a hub id may stand for others in the mirror there; start the worker where it sees"
+    )
+    return [f"bring.{name}: {value}: {why} the head's folder" for name, value in bring.model_dump().items() if value]
 
 
 def send(client: Any, address: str, manifest: Mapping[str, str], root: Path) -> None:
@@ -56,6 +62,17 @@ def send(client: Any, address: str, manifest: Mapping[str, str], root: Path) -> 
 
 def own(dask_worker: Any) -> Path:
     return Path(dask_worker.local_directory) / "rlnlp"
+
+
+def at_once() -> dict[str, int]:
+    """Tasks that this process does side by side, under what to do where it is not one: folder, output and torch's modes
+    are the process's, and only one unit at a time can have them."""
+    from distributed import get_worker
+
+    count = 1
+    with contextlib.suppress(ValueError):  # the head is no worker
+        count = get_worker().state.nthreads
+    return {"tasks at once (start a worker with --nthreads 1)": count}
 
 
 def lacking(hashes: Iterable[str], dask_worker: Any) -> list[str]:

@@ -77,7 +77,7 @@ def reproduce(
             check(folder, {kind(stage) for stage in with_followers(needs, changed)})
         sweep, device = None, (values or {}).get("device", "cpu")
         if workers and not reports_only:
-            sweep = Sweep(held.enter_context(cluster.connected(workers, jobs, scratch, device=device)), folder, scratch)
+            sweep, jobs = staffed(held, workers, jobs, folder, scratch, device)
         first, slots = [*order] or pipeline.order(), cards.slots(device)
         scheduler = Scheduler(folder, scratch, needs, changed, jobs, every, variables, first, sweep, slots)
         announce(scheduler, pipeline, workers)
@@ -92,6 +92,17 @@ def reproduce(
         tell_pages(folder, values, old)
         tell_end(scheduler, time.monotonic() - began)
         return not scheduler.failed
+
+
+def staffed(
+    held: contextlib.ExitStack, workers: str, jobs: int, folder: Path, scratch: Path, device: str
+) -> tuple[Sweep, int]:
+    """(the workers, until ``held`` ends; stages of the head side by side): ``jobs`` is also how many jobs Slurm is
+    asked for, and a login node has fewer cores. Raises: ConfigError."""
+    cards.of_head(device)
+    client = held.enter_context(cluster.connected(workers, jobs, scratch, device=device))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return Sweep(client, folder, scratch), min(jobs, cores)
 
 
 def check(folder: Path, kinds: Collection[str]) -> None:
@@ -152,12 +163,12 @@ def collecting(
 
 def announce(scheduler: Scheduler, pipeline: Pipeline, workers: str = "") -> None:
     """Print what is to do and how long it may take; of workers, where Dask shows them."""
-    todo, jobs = scheduler.affected(), scheduler.jobs
+    todo, hands = scheduler.affected(), scheduler.hands()
     logs = os.path.relpath(pipeline.logs)
-    print(f"{len(todo)} of {len(scheduler.needs)} stages to look at, {jobs} side by side; logs in {logs}")
-    left = scheduler.durations.left({s: n for s, n in scheduler.needs.items() if s in todo}, {}, jobs)
+    print(f"{len(todo)} of {len(scheduler.needs)} stages to look at, {scheduler.jobs} side by side; logs in {logs}")
+    left = scheduler.durations.left({s: n for s, n in scheduler.needs.items() if s in todo}, {}, hands)
     words = to_do(todo, pipeline.updates, len(pipeline.values["seeds"]) if pipeline.values else 0) or "small things"
-    print(f"plan: {words}; {in_words(left)} on {jobs} worker{'s' * (jobs > 1)}", flush=True)
+    print(f"plan: {words}; {in_words(left)} on {hands} worker{'s' * (hands > 1)}", flush=True)
     if scheduler.sweep:
         print(dashboard(scheduler.sweep.client, not workers.startswith(("tls:", "tcp:"))), flush=True)
 

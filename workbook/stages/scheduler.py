@@ -62,9 +62,13 @@ class Scheduler:
         running = {job.stage: time.monotonic() - job.began for job in self.running}
         affected = self.affected()
         likely = {s: n for s, n in self.waiting.items() if s in affected}
-        left = self.durations.left(likely, running, self.jobs)
+        left = self.durations.left(likely, running, self.hands())
         tail = f"; about {clock(left)} left" if self.running or likely else ""
         print(f"{line}  ({clock(time.monotonic() - self.began)} so far{tail})", flush=True)
+
+    def hands(self) -> int:
+        """What works side by side: the workers, if there are any; else the stages."""
+        return max(1, self.sweep.count()) if self.sweep else self.jobs
 
     def affected(self) -> set[str]:
         """The changed stages and all that come after them."""

@@ -10,7 +10,8 @@ import re
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, KeysView
+from concurrent.futures import CancelledError
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ from workbook.stages.progress import progress_of
 from workbook.stages.units import Outcome, Unit
 from workbook.store.files import atomic_json, atomic_write, read_json
 
+FETCH_S = 600.0  # seconds that what a worker finished may take to come, policies among it; then it is gone
 TRIES = 3  # of a unit, where workers lack something, or die before it got further
+GONE = "it is gone"
 STEP = re.compile(r" (\d+)/\d+ ")  # in a progress bar
 PLACES = "placement.json"  # in the scratch: draw -> kind of machine
 
@@ -42,7 +45,7 @@ class Sweep:
         self.root, mark = (self.folder / given.root).resolve(), self.scratch / "head" / uuid4().hex
         shutil.rmtree(mark.parent, ignore_errors=True)  # that of the head before
         atomic_write(mark, "")  # who sees this file shares our folder
-        self.asking = (str(mark), given.task.name, given.device)
+        self.asking, self.unsent = (str(mark), given.task.name, given.device), parcels.unsent(given.bring)
         self.asked: dict[str, Any] = {}  # address -> future of what a worker says of itself, None once it is judged
         self.workers: dict[str, dict[str, Any]] = {}  # those that may take part
         self.had: set[Any] = set()  # names of workers that a cluster of ours once had
@@ -58,7 +61,7 @@ class Sweep:
     @cached_property
     def head(self) -> dict[str, Any]:
         """What workers have to be like."""
-        found = units.about(*self.asking[:2])  # it may be where no GPU is
+        found = units.about(*self.asking)
         return {**found, "same": {**found["same"], **ONE_THREAD}}
 
     def ready(self, stage: str) -> bool:
@@ -96,7 +99,9 @@ class Sweep:
         if self.queue and not kinds:
             logs = self.scratch / "slurm"  # see `cluster.slurm`
             jobs = f"; what jobs say is in {os.path.relpath(logs)}" if logs.is_dir() else ""
-            self.say(f"{len(self.queue)} units wait for a worker{jobs}")
+            none = [*self.asked.values()].count(None)
+            refused = f"; those that came are refused, see above ({none})" if none else ""
+            self.say(f"{len(self.queue)} units wait for a worker{refused}{jobs}")
         for draw in sorted({str(u.draw) for u in self.queue if kinds and self._kind(u) not in {None, *kinds}}):
             kept = f"draw {draw} waits for a machine like that where it began, {self.places[draw]}"
             self.say(f"{kept}; it goes elsewhere once its line is out of {os.path.relpath(self.scratch / PLACES)}")
@@ -104,11 +109,19 @@ class Sweep:
     def _kind(self, unit: Unit) -> str | None:
         return self.places.get(str(unit.draw))
 
-    def _look(self) -> None:
+    def count(self) -> int:
+        """Workers: of a cluster of ours those that it was asked for, of another those that are there."""
+        ours = self.client.cluster
+        return len(ours.worker_spec if ours else self._seen())
+
+    def _seen(self) -> KeysView[str]:
         try:
-            seen = self.client.scheduler_info(n_workers=-1)["workers"].keys()
+            return self.client.scheduler_info(n_workers=-1)["workers"].keys()
         except OSError as error:
             raise ConfigError(f"Dask's scheduler is gone ({error}); the same command continues with another") from error
+
+    def _look(self) -> None:
+        seen = self._seen()
         if self.client.cluster:  # started here; None where workers are someone else's
             self._renew(self.client.cluster)
         for address in self.asked.keys() - seen:
@@ -118,8 +131,13 @@ class Sweep:
             self.asked[address] = self._submit(address, units.about, *self.asking)
         for address in [a for a, future in self.asked.items() if future and future.done()]:
             future, self.asked[address] = self.asked[address], None
-            facts = future.result() if future.status == "finished" else None
-            why = units.differs(self.head, facts) if facts else [f"{future.exception()!r}"]
+            facts, error = fetched(future)
+            if error == GONE:  # it is asked anew, if it is still there
+                del self.asked[address]
+                continue
+            why = units.differs(self.head, facts) if facts else [error]
+            if facts and not facts["shared"]:
+                why += self.unsent
             if why:
                 self.say(
                     f"worker {address} is refused: {'; '.join(why[:3])}{f'; {len(why) - 3} more' * (len(why) > 3)}"
@@ -160,12 +178,12 @@ class Sweep:
         self.busy[address] = unit, self._submit(address, units.run, tuple(unit), str(self.root), *places, manifest)
 
     def _end(self, unit: Unit, future: Any, address: str) -> None:
-        gone = future.status not in ("finished", "error")
-        if future.status == "finished":
-            outcome = Outcome(*future.result())
-        else:
-            said = "it is gone" if gone else repr(future.exception())
-            outcome = Outcome(f"{address}: {said}", again=True)
+        found, error = fetched(future)
+        if gone := error == GONE:  # it is asked anew, if it is still there
+            self.asked.pop(address, None)
+            self.workers.pop(address, None)
+        outcome = Outcome(f"{address}: {error}", again=True) if error else Outcome(*found)
+        if error:
             future.cancel()
         if outcome.packed:
             parcels.unpack(outcome.packed, self.scratch)
@@ -185,6 +203,17 @@ class Sweep:
         bar = STEP.search(progress_of(self.scratch / units.log_of(unit)))
         before, self.reached[unit] = self.reached[unit], max(self.reached[unit], int(bar[1]) if bar else 0)
         return self.reached[unit] > before
+
+
+def fetched(future: Any) -> tuple[Any, str]:
+    """(what a worker's task returned, "") or (None, why there is none): its error, or GONE. A worker that ends between
+    the end of its task and this question would never answer."""
+    if future.status == "error":
+        return None, repr(future.exception())
+    try:
+        return (future.result(timeout=FETCH_S), "") if future.status == "finished" else (None, GONE)
+    except (OSError, CancelledError):  # TimeoutError is an OSError
+        return None, GONE
 
 
 def named(unit: Unit) -> str:

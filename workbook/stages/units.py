@@ -62,7 +62,8 @@ def about(mark: str, task: str, device: str = "cpu") -> dict[str, Any]:
     known = code.reach([identity.root_of(work), *learners, *roots.of_models(task, False), *roots.of_variants(task)])
     for module in dict.fromkeys(name.partition(":")[0] for name in known):
         importlib.import_module(module)
-    same = {**libraries(), **{name: os.environ.get(name, "not set") for name in ONE_THREAD}}
+    same = {name: os.environ.get(name, "not set") for name in ONE_THREAD}
+    same |= {**libraries(), **cards.in_keys(device), **parcels.at_once()}
     return {"same": same, "code": known, "machine": cards.machine(device), "shared": Path(mark).is_file()}
 
 
