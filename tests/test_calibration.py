@@ -1,17 +1,21 @@
 """The calibration table: its shares against the assay's, its errors against alpha, and what it cannot simulate."""
 
+import json
 import math
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from tests.claims_made import FIFTH, arms, bare, claim, contrast
+from tests.claims_made import FIFTH, ROOT, arms, bare, claim, contrast, results
 from tests.test_sensitivity import SHARE, counted, of_size
 from workbook.ledger import __main__ as command
-from workbook.ledger import calibration, sensitivity
+from workbook.ledger import calibration, sensitivity, yardsticks
+from workbook.ledger.claim import ClaimError
 from workbook.ledger.contrast import measure
+from workbook.runs.checks import load
 
 KNOWN = {
     "Z01": claim(contrast()),
@@ -26,7 +30,11 @@ MOST = 0.05 + 3 * math.sqrt(0.05 * 0.95 / WORLDS)
 
 @pytest.fixture(scope="module")
 def rows():
-    return calibration.rows_of(KNOWN, bare(counted(of_size(SIZE))), list(KNOWN), seeds=(8, 16), worlds=WORLDS)
+    return calibration.rows_of(KNOWN, everywhere(bare(counted(of_size(SIZE)))), seeds=(8, 16), worlds=WORLDS)
+
+
+def everywhere(results, names=KNOWN) -> dict:
+    return dict.fromkeys(names, results)
 
 
 def test_a_row_is_what_the_rule_says_of_simulated_worlds(rows):
@@ -52,34 +60,92 @@ def test_false_words_are_rare_and_right_ones_come_with_seeds(rows):
 
 
 def test_the_page_says_its_errors_and_what_it_leaves_out(rows):
-    said = calibration.page(rows, "mini", 5, ["Z03"])
+    said = calibration.page(rows, "mini", ["Z03"])
     assert "more than three standard errors: none;" in said and "was not made: Z03." in said
     cells = next(line for line in said.splitlines() if line.startswith("| Z01 |")).split("|")
     assert cells[2].strip() == f"{rows[0]['holds_stated']:.3f} / {rows[1]['holds_stated']:.3f}"
     assert "At 8 and 16 seeds" in said and "*How to read this.*" in said and "{" not in said
     wrong = [{**rows[0], "holds_nothing": 0.2}, *rows[1:]]
     assert "Z01 at 8 (holds, nothing there: 0.200); the largest share of a false word is 0.200" in calibration.page(
-        wrong, "mini", 5, []
+        wrong, "mini", []
     )
-    assert "No claim of this profile can be simulated" in calibration.page([], "mini", 5, ["Z03"])
+    assert "No claim of this profile can be simulated" in calibration.page([], "mini", ["Z03"])
+    assert "the covariance over the 5 seeds" in said
+    assert "the 5 or 32 seeds" in calibration.page([rows[0], {**rows[1], "own": 32}], "mini", [])
 
 
 def test_a_design_is_judged_at_its_looks_by_their_levels(monkeypatch):
     """The last word is that of `sequence`; looked at twice by the level of one look a claim errs more often."""
     size, nothing = bare(counted(of_size(SIZE))), sensitivity.NOTHING
-    rows = calibration.rows_of(KNOWN, size, ["Z01"], seeds=(8,), worlds=WORLDS, at=(8, 16))
+    one = everywhere(size, ["Z01"])
+    rows = calibration.rows_of(KNOWN, one, seeds=(8,), worlds=WORLDS, at=(8, 16))
     assert [row["n"] for row in rows] == [8, calibration.LOOKS]
     made = [measure(KNOWN["Z01"].tests[0], KNOWN["Z01"], size, "test")]
     last = [word for word, _ in sensitivity.sequence(KNOWN["Z01"], made, (8, 16), nothing, WORLDS)]
     assert rows[1]["holds_nothing"] == sensitivity.share(last, calibration.FOR)
     assert rows[1]["holds_stated"] > rows[0]["holds_stated"] and all(rows[1][key] <= MOST for key in calibration.ERRORS)
-    said = calibration.page(rows, "settle", 5, [])
+    said = calibration.page(rows, "settle", [])
     assert "At 8 seeds, and as the design judges, at its looks:" in said and "last word at the design's looks" in said
     wrong = [rows[0], {**rows[1], "holds_nothing": 0.2}]
-    assert "Z01 at its looks (holds, nothing there: 0.200)" in calibration.page(wrong, "settle", 5, [])
+    assert "Z01 at its looks (holds, nothing there: 0.200)" in calibration.page(wrong, "settle", [])
     monkeypatch.setattr(sensitivity, "levels", lambda looks: [0.05 for _ in looks])
-    (_, often) = calibration.rows_of(KNOWN, size, ["Z01"], seeds=(8,), worlds=WORLDS, at=(8, 16))
+    (_, often) = calibration.rows_of(KNOWN, one, seeds=(8,), worlds=WORLDS, at=(8, 16))
     assert often["holds_nothing"] > rows[1]["holds_nothing"]
+
+
+@pytest.mark.parametrize("many", [1, 4])
+def test_a_noise_of_too_few_seeds_is_refused(many):
+    """Of one draw every world would come out open, and the page would say that there are no errors."""
+    few = everywhere(results({c: {"score": v["score"][:many]} for c, v in of_size(SIZE).items()}, (1, 2, 3, 4)[:many]))
+    with pytest.raises(ClaimError, match=f"at least 5 seeds .* found {many} of Z01 and of 4 others"):
+        calibration.rows_of(KNOWN, few, seeds=(8,), worlds=10)
+
+
+def test_the_noise_of_a_claim_is_that_of_the_draws_that_judged_it():
+    """As of the ledger's own shares, of fewer worlds: by the eight draws that have every condition P18 would have .46
+    where the ledger has .62."""
+    rows = {r["id"]: r for r in json.loads((ROOT / "reports/settle/claims/claims.json").read_text())["rows"]}
+    table = pd.read_csv(ROOT / "reports/settle/calibration.csv").query("n == 'looks'").set_index("id")
+    for name, row in rows.items():
+        assert (name in table.index) == (row["assay"] is not None)
+        if name in table.index:
+            share, own = table.holds_stated[name], row["assay"]["holds"]
+            spread = math.sqrt(max(share * (1 - share), 0.002) * (1 / sensitivity.REPEATS + 1 / calibration.WORLDS))
+            assert table.own[name] == row["look"] and abs(share - own) < 4 * spread, name
+
+
+def test_the_draws_that_judged_a_claim_are_read_from_the_design(monkeypatch):
+    params = load(ROOT / "profiles/settle/params.yaml")
+    monkeypatch.setattr(calibration.looks, "results_of", lambda table, draws, params: list(draws))
+    found = calibration.judged(calibration._registered(ROOT / "profiles/settle/registered.yaml"), params)
+    assert (found["P01"], found["P18"]) == ([*range(101, 109)], [*range(101, 133)]) and len(found["P07"]) == 16
+
+
+# the yardstick ------------------------------------------------------------------------------------------------------
+
+
+def test_a_yardstick_that_is_estimated_makes_small_easier_to_say():
+    """Without a spread it changes nothing; where it alone has one, every second world's is too large."""
+    rng = np.random.default_rng(1)
+    d, span = rng.normal(size=(2, 16))
+    exact, drawn = yardsticks.smaller(d, np.full(16, 30.0), 0.1, 0.0161)
+    assert exact == drawn == pytest.approx(0.0161, abs=3 * math.sqrt(0.0161 / yardsticks.WORLDS))
+    span = 1 + 0.56 * (span - span.mean()) / span.std(ddof=1)  # a standard error of 14 %
+    assert yardsticks.smaller(1e-6 * d, span, 0.1, 0.0161)[1] == pytest.approx(0.5, abs=0.02)
+    noisy = yardsticks.smaller(0.05 * d / d.std(ddof=1), span, 0.1, 0.0161)
+    assert noisy[0] < 0.02 and noisy[1] > 4 * noisy[0]
+
+
+def test_only_yardsticks_of_seeds_are_drawn():
+    values = counted(of_size(SIZE))
+    own = everywhere(bare(values))
+    found = yardsticks.rows_of(KNOWN, own, dict.fromkeys(KNOWN, 0.05), worlds=200)
+    assert [row["id"] for row in found] == ["Z01", "Z02", "Z02", "Z05"]  # no count of runs, no threshold
+    human = {c: {"human_log_perplexity": v["score"]} for c, v in of_size(SIZE).items()}
+    known = {"Z01": claim(contrast(metric="human_log_perplexity"))}
+    assert yardsticks.rows_of(known, everywhere(bare(human), known), {"Z01": 0.05}, worlds=200) == []
+    few = yardsticks.text([{**found[0], "drawn": 0.2}, {**found[1], "drawn": 0.05}])
+    assert few.count("| Z01 |") == 1 and "| Z02 |" not in few and "0.200" in few
 
 
 def test_the_command_writes_both(tmp_path, monkeypatch, capsys):
@@ -88,7 +154,7 @@ def test_the_command_writes_both(tmp_path, monkeypatch, capsys):
     )
     monkeypatch.setattr(command, "profile_of", lambda path: params)
     monkeypatch.setattr(calibration.checks, "load", lambda path: KNOWN)
-    monkeypatch.setattr(calibration.judge, "check_listed", lambda *given: None)
+    monkeypatch.setattr(calibration.listed, "check", lambda *given: None)
     monkeypatch.setattr(calibration.tables, "load", lambda *given: bare(counted(of_size(SIZE))))
     monkeypatch.setattr(calibration, "SEEDS", (8,))
     write = calibration.write
@@ -96,8 +162,9 @@ def test_the_command_writes_both(tmp_path, monkeypatch, capsys):
     assert command.main(["calibrate", "params.yaml"]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "calibration.md")
     table = pd.read_csv(tmp_path / "calibration.csv")
-    assert list(table.columns[:6]) == ["id", "n", "worlds", "seed", "holds_stated", "holds_stated_se"]
-    assert set(table.id) == {"Z01"} and set(table.worlds) == {50}
+    assert list(table.columns[:6]) == ["id", "n", "own", "worlds", "seed", "holds_stated"]
+    assert set(table.id) == {"Z01"} and set(table.worlds) == {50} and set(table.own) == {5}
+    assert list(pd.read_csv(tmp_path / "yardsticks.csv").id) == ["Z01"]
     first = (tmp_path / "calibration.csv").read_bytes()
     command.main(["calibrate", str(Path("params.yaml"))])
     assert (tmp_path / "calibration.csv").read_bytes() == first, "the same table gives the same bytes"
@@ -111,5 +178,9 @@ def test_what_the_page_of_the_design_says_of_its_looks_is_in_the_table():
     assert f"false in at most {100 * errors.max():.1f} % of the simulated worlds, but for P18" in told
     share, se = table.loc["P18", ["refuted_stated", "refuted_stated_se"]]
     assert f"refuted in {100 * share:.1f} % (± {100 * se:.1f})" in told
+    drawn = pd.read_csv(root / "reports/settle/yardsticks.csv").set_index("id")
+    assert f"{drawn.drawn['P41'].max():.3f}" in told
+    for name in ("C03", "C15"):
+        assert f"{drawn.drawn[name].min():.3f} to {drawn.drawn[name].max():.3f}" in told
     holds, refuted = (table.holds_stated >= 0.8).sum(), (table.refuted_nothing >= 0.8).sum()
     assert f"{holds} of the {len(table)} claims hold in" in told and f"and {refuted} are refuted" in told

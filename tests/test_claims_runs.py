@@ -1,12 +1,15 @@
 """What the ledger says where runs are missing, diverged or repeated, of thresholds, and at half the budget."""
 
+import json
 import math
 
 import numpy as np
 import pytest
 
-from tests.claims_made import FIFTH, NOISE, SHIPPED, _cut, arms, claim, contrast, listed, results, two
-from workbook.ledger import judge
+from tests.claims_made import FIFTH, NOISE, ROOT, SHIPPED, _cut, arms, claim, contrast, listed, results, two
+from tests.test_claims_kinds import SPREAD
+from workbook.ledger import checks, judge
+from workbook.ledger import listed as listing
 from workbook.ledger.claim import ClaimError
 from workbook.ledger.contrast import NOT_MEASURED, NOT_RUN
 from workbook.ledger.ruling import ELSEWHERE
@@ -56,6 +59,39 @@ def test_a_claim_that_is_not_listed_says_which_runs_it_lacks():
     assert row["sentence"] == "Not testable here: needs the run ppo_gamma_100."
     (row,) = judge.ledger(known, results(arms(0.3)), [])
     assert row["sentence"] == "Not testable here: its runs are here; list it in `claims`."
+
+
+def test_a_spread_takes_repetitions_before_any_run():
+    """Runs that are there once would be refused by the ledger when all have run; so the list is refused before."""
+    known = {"Z01": claim(SPREAD), "Z02": claim(contrast(), id="Z02")}
+    once = {c: listed(c) for c in (*arms(0.3), "ppo_kl_default", "ppo_kl_default_2", "nlpo_kl_default")}
+    advice = listing.lacking(known, once)
+    assert advice == {
+        "Z01": ["2 or more repetitions (runs a seed, by `replicate`) of nlpo_kl_default", listing.UNLISTED]
+    }
+    with pytest.raises(ClaimError, match="Z01: needs 2 or more repetitions .* of nlpo_kl_default$"):
+        listing.check(known, ["Z01", "Z02"], once, "mini")
+    with pytest.raises(ClaimError) as error:
+        listing.check(known, ["Z01", "Z3"], once, "mini")
+    assert len(str(error.value).splitlines()) == 3, "every problem at once"
+    (row, other) = listing.told(judge.ledger(known, results(arms(0.3), runs=once), []), advice)
+    assert row["lacks"] == advice["Z01"] and "list it" not in row["sentence"] and "nlpo_kl_default" in row["sentence"]
+    assert other["lacks"] == [listing.UNLISTED]
+    twice = once | {"nlpo_kl_default_2": listed("nlpo_kl_default_2")}
+    listing.check(known, ["Z01", "Z02"], twice, "mini")
+    assert listing.lacking(known, twice) == {}
+
+
+def test_what_a_page_says_to_list_may_be_listed():
+    """Each claim whose row says that its id in `claims` is all it lacks passes the check that comes before any run."""
+    advised = 0
+    for name, values in checks.profiles(ROOT).items():
+        if (path := ROOT / f"reports/{name}/claims/claims.json").is_file():
+            rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+            ids = [row["id"] for row in rows if row["lacks"] == [listing.UNLISTED]]
+            listing.check(SHIPPED, ids, checks.runs_of(values), name)
+            advised += len(ids)
+    assert advised
 
 
 def test_a_decoding_that_the_run_does_not_make_is_missing_too():

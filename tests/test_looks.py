@@ -235,6 +235,26 @@ def test_the_page_of_a_design_says_what_left_when_and_what_is_open(params, table
     assert "| Z02 |" in left and "| Z03 |" in left and "| Z01 |" not in left and "Draws lost: 0." in text
 
 
+def test_what_is_planted_as_true_is_one_yardstick_by_definition_and_may_not_be_called_smaller():
+    """K01 asks for half of that: it tells whether there is an effect, and on which side, not of what size."""
+    rows = json.loads((ROOT / "reports/settle/claims/claims.json").read_text(encoding="utf-8"))["rows"]
+    (test,) = next(row for row in rows if row["id"] == "K01")["components"]
+    assert (test["effect"], test["stated"]) == (pytest.approx(1, abs=1e-6), 0.5)
+    assert registered.PLANTED["K01"] == (HOLDS,)
+
+
+def test_counts_of_words_and_verdicts_say_which_claims_are_not_settled():
+    rows = [{"word": HOLDS, "settled": at, "turns": at, "id": name} for name, at in (("Z01", True), ("Z02", False))]
+    assert page.counts(rows) == "holds: 2 (Z02 not settled)"
+    assert page.counts([{**row, "settled": None} for row in rows]) == "holds: 2"
+    text = (ROOT / "reports/settle/claims/claims.md").read_text(encoding="utf-8")
+    whole = json.loads((ROOT / "reports/settle/claims/claims.json").read_text(encoding="utf-8"))["rows"]
+    for row in whole:
+        (line,) = (line for line in text.splitlines() if line.startswith(f"| {row['id']}: "))
+        assert ("not settled) |" in line) == (not row["settled"]), row["id"]
+    assert page.markdown(whole) == text
+
+
 def test_the_draws_of_a_design_that_have_every_condition(params, table, tmp_path):
     own = params.model_copy(update={"profile": "made"})
     own._path = tmp_path / "params.yaml"

@@ -297,7 +297,7 @@ def test_that_a_run_may_diverge_is_said_once(mini):
 
 def test_a_claim_that_is_only_not_listed_is_not_said_to_lack_seeds(mini):
     ledger = json.loads((ROOT / "reports/mini/claims/claims.json").read_text())["rows"]
-    assert [told.UNLISTED] in [r["lacks"] for r in ledger]  # the ledger's words for it
+    assert any(told.UNLISTED in r["lacks"] for r in ledger)  # the ledger's words for it
     registered = shutil.copy(ROOT / "reports/registered.json", mini.reports_folder.parent)
     try:
         page = pages.load(mini, "vocabulary")

@@ -13,11 +13,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from rlnlp.learners.common import Diverged, TrainingError
 from tests.built import REPOSITORY, SMALL, write_params
+from tests.claims_made import claim
+from tests.test_claims_kinds import SPREAD
 from workbook.ledger import checks as ledger_checks
 from workbook.ledger import looks
 from workbook.ledger.claim import METRICS, ClaimError
@@ -92,6 +95,8 @@ def test_a_design_runs_all_that_its_claims_need(fresh):
     params = checks.load(write_params(fresh, **{**CHANGES, "runs": runs, "reports": {"kl": {"conditions": [*runs]}}}))
     with pytest.raises(ClaimError, match="P01: tests does not run what it needs: the run nlpo_kl_0"):
         registration.register(params, KNOWN, [201, 202], [2], [])
+    with pytest.raises(ClaimError, match="P01: .* what it needs: 2 or more repetitions .* of nlpo_kl_default and ppo_"):
+        registration.register(params, {"P01": claim(SPREAD)}, [201, 202], [2], [])
 
 
 def test_a_design_is_of_draws_that_no_profile_and_no_other_design_has(fresh):
@@ -114,6 +119,49 @@ def test_a_design_is_of_draws_that_no_profile_and_no_other_design_has(fresh):
             register(fresh, draws, replacements)
     design = registration.load_design(load(register(fresh, [202, 300], [301]).parent), KNOWN)
     assert design.draws == (202, 300) and design.replacements == (301,) and set(design.keys) == set(CONDITIONS)
+
+
+def test_it_says_what_is_open_which_look_decides_next_and_when(fresh, monkeypatch):
+    """Six draws of made-up rows, looked at after five and six: P01's scores are settled, its human text is noise."""
+    params = load(fresh)
+    registration.register(params, KNOWN, [*range(201, 207)], [5, 6], [])
+    settling = Settling(params, KNOWN)
+    monkeypatch.setattr(settling, "changed", lambda: "")
+    rng = np.random.default_rng(0)
+    for draw in range(201, 205):
+        settling.add(draw, made_up(draw, rng))
+    assert settling.said(1800).splitlines()[-2:] == [
+        "open: P01",
+        "next: draw 205, 5 conditions; 1 draw to the look at 5, which decides next, about 30 minutes from here; "
+        "an hour buys 2 draws like the last",
+    ]
+    settling.add(205, made_up(205, rng))
+    *_, left, ahead = settling.said().splitlines()
+    assert left.startswith("open: P01 (open") and "human perplexity, " in left and left.endswith(" would settle it)")
+    assert "ppo score" not in left
+    assert ahead == "next: draw 206, 5 conditions; 1 draw to the look at 6, which decides next"
+    settling.add(206, made_up(206, rng))
+    *_, left, ahead = settling.said().splitlines()
+    assert left.startswith("open: P01 (open") and ahead == "the design is at its registered end"
+
+
+def made_up(draw: int, rng: np.random.Generator) -> list[dict]:
+    """The rows of a draw: without a penalty 0.3 more of score, and human text that differs by chance alone."""
+    about = dict.fromkeys(("algorithm", "kl_coef", "kl_target", "updates"), 0)
+    return [
+        {**about, "condition": name, "seed": draw, "split": split, "decoding": "plain", "judge": rng.normal()}
+        | {"score": 0.5 + 0.3 * name.endswith("kl_0") + 0.01 * rng.normal(), "human_log_perplexity": rng.normal()}
+        for name in CONDITIONS
+        for split in ("test", "half")
+    ]
+
+
+@pytest.mark.parametrize("what", ["run", "texts"])
+def test_a_list_of_draws_is_for_the_registration_alone(what, capsys):
+    """Elsewhere the number says how many: `--draws 109 110` would have been at most 109."""
+    with pytest.raises(SystemExit):
+        settle.main([what, "none", "--draws", "109", "110"])
+    assert f"--draws: {what} takes one number, how many draws at most; found 109 110" in capsys.readouterr().err
 
 
 def test_a_draws_rows_are_those_of_the_pipeline(folder):
@@ -148,7 +196,7 @@ def test_it_goes_on_where_the_rows_end_and_then_stops(folder, monkeypatch):
     assert settling.next() == (202, list(CONDITIONS)) and "next: draw 202, 5 conditions" in settling.said()
     assert settle.run(settling, jobs=2)
     assert {r["seed"] for r in tables.read_table(settling.path)} == {201, 202}
-    assert settling.next() is None and "the design is at its end" in settling.said()
+    assert settling.next() is None and "the design is at its registered end" in settling.said()
     assert (settling.params.reports_folder / "claims" / "claims.md").is_file()
     before = settling.path.read_bytes()
     monkeypatch.setattr(settle, "ProcessPoolExecutor", None)  # whatever would start a process

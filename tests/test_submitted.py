@@ -54,6 +54,31 @@ def test_from_the_command_line(ours, tmp_path, capsys, monkeypatch):
     assert "no.csv: no such file; expected a CSV file" in capsys.readouterr().err
 
 
+def test_a_condition_that_another_profile_has_comes_with_that_profile(ours, tmp_path):
+    """The nucleus of 0.1 is in `full` alone; a name that nobody has comes without."""
+    mini = load(ROOT / "params.yaml")
+    theirs = ours.replace("nlpo_kl_0", "nlpo_p_010").replace("nlpo_kl_default", "nobody")
+    theirs.to_csv(tmp_path / "mine.csv", index=False)
+    with pytest.raises(ClaimError) as error:
+        submitted.read(tmp_path / "mine.csv", mini)
+    one, two = str(error.value).splitlines()[1:]
+    assert "no condition is called 'nlpo_p_010'" in one and one.endswith("profiles/full/params.yaml has it)")
+    assert "no condition is called 'nobody'" in two and "--params" not in two
+
+
+def test_a_claim_that_the_table_cannot_decide_says_what_it_lacks(params, ours, tmp_path):
+    """Nobody who submits a table has a list `claims`: P03 lacks its metrics; P05's spread takes repetitions."""
+    more = ours[ours.condition == "ppo_kl_default"]
+    names = ("ppo_kl_large", "nlpo_kl_large")
+    ours = pd.concat([ours, *(more.assign(condition=c, score=more.score + 0.01) for c in names)])
+    ours.to_csv(tmp_path / "mine.csv", index=False)
+    rows = {r["id"]: r for r in submitted.judged(KNOWN, submitted.read(tmp_path / "mine.csv", params))}
+    assert "needs what its tests read (" in rows["P03"]["sentence"] and "no distinct_2" in rows["P03"]["sentence"]
+    assert rows["P05"]["lacks"][0].startswith("2 or more repetitions") and "`claims`" not in json.dumps(
+        [*rows.values()]
+    )
+
+
 def spoiled(ours: pd.DataFrame, how: str) -> pd.DataFrame:
     if how == "column":
         return ours.rename(columns={"score": "scor"})

@@ -2,7 +2,7 @@
 
 python -m workbook.ledger check params.yaml      does a profile run what its claims need?
 python -m workbook.ledger judge params.yaml      a profile's committed table judged again, without a run or its pages
-python -m workbook.ledger calibrate params.yaml  how often its claims would get each word where the answer is known
+python -m workbook.ledger calibrate profiles/settle/params.yaml    how often each word where the answer is known
 python -m workbook.ledger combine                reports/*/claims/claims.json side by side, in reports/claims.*
 python -m workbook.ledger readme                 their summary into docs/findings/ledger.md
 python -m workbook.ledger invented params.yaml   words of a profile's texts that no real review has, into its table
@@ -19,7 +19,7 @@ from pathlib import Path
 from workbook.ledger.checks import check, load, profiles
 from workbook.ledger.claim import ClaimError
 from workbook.ledger.combine import NO_EVIDENCE, combine, find_ledgers, readme
-from workbook.ledger.judge import check_listed
+from workbook.ledger.listed import check as check_listed
 from workbook.ledger.ruling import rule_hash
 from workbook.store.files import atomic_write
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from workbook.ledger.ruling import ELSEWHERE, TURNS, WORDS
 from workbook.results.files import REGISTERED
-from workbook.results.tables import counted
+from workbook.results.tables import counted, join
 from workbook.statistics.power import fewest_seeds
 from workbook.store.files import atomic_json
 
@@ -36,6 +36,11 @@ def words_for(reports: Path, seeds: Sequence[int]) -> dict[str, dict[str, Any]]:
         if list(seeds) == design["draws"][: len(seeds)]:
             return {name: {**word, "profile": profile} for name, word in design["claims"].items()}
     return {}
+
+
+def words_of(profile: str, reports: Path) -> dict[str, dict[str, Any]]:
+    """Claim -> what `keep` wrote of it for this design; nothing where there is none."""
+    return _read(reports).get(profile, {}).get("claims", {})
 
 
 def put(rows: Rows, params) -> list[dict[str, Any]]:
@@ -66,6 +71,17 @@ def doubts(row: Mapping[str, Any]) -> str:
     """What a word of a row, or of its `registered`, may not be said without: ", turns at half the budget", ", not
     settled"; "" where there is neither."""
     return f", {TURNS.strip(' ()')}" * bool(row.get("turns")) + unsettled(row)
+
+
+def marks(row: Mapping[str, Any]) -> str:
+    """The same after a word: " (turns at half the budget, not settled)"."""
+    return f" ({said.removeprefix(', ')})" if (said := doubts(row)) else ""
+
+
+def not_settled(rows: Rows, word: str) -> str:
+    """ " (C11 not settled)": the claims with this word of which some part is open; "" for none."""
+    found = [row["id"] for row in rows if row["word"] == word and unsettled(row)]
+    return f" ({join(found)} not settled)" * bool(found)
 
 
 def unsettled(row: Mapping[str, Any]) -> str:

@@ -1,10 +1,11 @@
-"""How often a profile's claims would get each kind of word where the answer is known: a table and a page.
+"""How often a profile's claims would get each kind of word where the answer is known: two tables and a page.
 
-python -m workbook.ledger calibrate params.yaml      # reports/<profile>/calibration.csv and calibration.md
+python -m workbook.ledger calibrate profiles/settle/params.yaml   # reports/<profile>/calibration.csv and calibration.md
 
 The worlds are those of `sensitivity`: normal noise with the covariance over seeds of the claim's own numbers in the
 profile's table, n seeds, each world judged by the rule's own t and sign-flip tests of these n. Of a registered design
-they are judged once more as it judges: at each of its looks, by the level of that look, until the claim leaves.
+they are judged once more as it judges: at each of its looks, by the level of that look, until the claim leaves; a
+claim's own numbers are there those of the draws that gave it its word. yardsticks.csv: see `yardsticks`.
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ from typing import Any
 import pandas as pd
 from ruamel.yaml import YAML
 
-from workbook.ledger import checks, judge, looks, sensitivity
-from workbook.ledger.claim import Claim
+from workbook.ledger import beside, checks, judge, listed, looks, sensitivity, yardsticks
+from workbook.ledger.claim import Claim, ClaimError
 from workbook.ledger.contrast import measure
 from workbook.ledger.page import write_csv
 from workbook.ledger.sensitivity import NOTHING, REVERSED, SEED, STATED
 from workbook.results import results as tables
 from workbook.results.files import DRAWS
+from workbook.results.results import read_per_seed
 from workbook.results.tables import join, markdown
 from workbook.statistics.paired import ALPHA
+from workbook.statistics.power import fewest_seeds
 from workbook.statistics.rule import AGAINST, FOR, HOLDS_SMALLER, TOO_SMALL
+from workbook.statistics.sequential import levels
 from workbook.store.files import atomic_write
 
 SEEDS, WORLDS = (8, 16, 32), 2000
@@ -60,7 +64,8 @@ READ = (
     "{alpha:g}.\n\n"
     "The noise is normal, with the covariance over the {own} seeds of the claim's own numbers, all its tests together; "
     "each world is judged by the tests of its own n, which know nothing of that covariance. {looked}It is itself an "
-    "estimate from {own} seeds: the shares of a claim are those of noise like that. A share p of {worlds:,} worlds has "
+    "estimate from {own} seeds: the shares of a claim are those of noise like that. The yardstick is taken as exact, "
+    "which understates errors where it is known to little. A share p of {worlds:,} worlds has "
     "the standard error sqrt(p (1 - p) / {worlds}), at most {most:.3f}; 0.000 says less than {rare:.4f} with 95 % "
     "confidence. Seed {seed}; in `calibration.csv` each share stands with its standard error."
 )
@@ -68,22 +73,29 @@ READ = (
 
 def rows_of(
     claims: Mapping[str, Claim],
-    results,
-    listed: Sequence[str],
+    results: Mapping[str, Any],
     seeds: Sequence[int] = SEEDS,
     worlds: int = WORLDS,
     at: Sequence[int] = (),
 ) -> list[dict[str, Any]]:
-    """A row per listed claim and number of seeds: id, n, worlds, seed, each of `SHARES`, and its `_se`; with `at`, the
-    numbers of seeds at which a design looks, one more, of `sensitivity.sequence`. Claims of which a test has no sample
-    (`made.Made`) have none.
+    """A row per claim and number of seeds: id, n, own (seeds of which the noise is), worlds, seed, each of `SHARES`,
+    and its `_se`; with `at`, the numbers of seeds at which a design looks, one more, of `sensitivity.sequence`. Claims
+    of which a test has no sample (`made.Made`) have none.
 
-    results: of the claims' conditions, >= 2 seeds. se: sqrt(p (1 - p) / worlds).
+    results: claim -> those of its conditions. se: sqrt(p (1 - p) / worlds).
+    Raises: ClaimError for results of fewer seeds than a verdict takes, as no covariance of so few says anything.
     """
+    few = {name: len(found.seeds) for name, found in results.items() if len(found.seeds) < fewest_seeds()}
+    if few:
+        (name, many), others = next(iter(few.items())), len(few) - 1
+        more = f" and of {others} others" * bool(others)
+        raise ClaimError(
+            f"expected at least {fewest_seeds()} seeds to take a claim's noise from, found {many} of {name}{more}"
+        )
     rows = []
-    for name in listed:
+    for name in results:
         claim = claims[name]
-        made = [measure(test, claim, results, "test") for test in claim.deciding]
+        made = [measure(test, claim, results[name], "test") for test in claim.deciding]
         if any(one.sample is None for one in made):
             continue
         truths = {truth for truth, _ in SHARES.values()}
@@ -93,7 +105,7 @@ def rows_of(
                 said = {truth: [word for word, _ in found] for truth, found in last.items()}
             else:
                 said = {truth: sensitivity.words(claim, made, n, truth, worlds) for truth in truths}
-            row = {"id": name, "n": n, "worlds": worlds, "seed": SEED}
+            row = {"id": name, "n": n, "own": len(results[name].seeds), "worlds": worlds, "seed": SEED}
             for key, (truth, wanted) in SHARES.items():
                 row[key] = share = sensitivity.share(said[truth], wanted)
                 row[f"{key}_se"] = math.sqrt(share * (1 - share) / worlds)
@@ -101,9 +113,9 @@ def rows_of(
     return rows
 
 
-def page(rows: Sequence[Mapping[str, Any]], profile: str, own: int, left: Sequence[str]) -> str:
-    """Markdown: the errors in a sentence, a row per claim with its shares at each n, how to read it. own: seeds of the
-    profile's table; left: ids of listed claims without a simulation."""
+def page(rows: Sequence[Mapping[str, Any]], profile: str, left: Sequence[str]) -> str:
+    """Markdown: the errors in a sentence, a row per claim with its shares at each n, how to read it. left: of the list,
+    the claims without a simulation."""
     if not rows:
         return f"# Calibration, profile {profile}\n\nNo claim of this profile can be simulated.\n"
     ids, seeds = dict.fromkeys(row["id"] for row in rows), list(dict.fromkeys(row["n"] for row in rows))
@@ -120,6 +132,7 @@ def page(rows: Sequence[Mapping[str, Any]], profile: str, own: int, left: Sequen
     said += f"the largest share of a false word is {largest:.3f}."
     gone = f" Not simulated, as a test compares spreads, counts runs or was not made: {join(left)}." if left else ""
     many = join([str(n) for n in seeds if n != LOOKS])
+    own = join([str(n) for n in sorted({row["own"] for row in rows})], " or ")
     numbers = {"seeds": many, "alpha": ALPHA, "own": own, "worlds": worlds, "seed": rows[0]["seed"]}
     looked = "The last number of a cell is of its last word at the design's looks, by their levels. "
     looked = looked if LOOKS in seeds else ""
@@ -140,20 +153,39 @@ def _at(n: int | str) -> str:
 def write(params, worlds: int = WORLDS) -> Path:
     """Calibrate the profile's claims on its table of seeds, or of a registered design's draws; the page's path.
 
-    Raises: ReportError where no table is, ClaimError where a listed claim cannot be decided.
+    Raises: ReportError where no table is, ClaimError where a listed claim cannot be decided or seeds are too few.
     """
     known = checks.load(params.folder / params.root / "claims.yaml")
-    judge.check_listed(known, params.claims, params.all_runs, params.profile)
+    listed.check(known, params.claims, params.all_runs, params.profile)
     at: Sequence[int] = ()
+    level = dict.fromkeys(params.claims, ALPHA)
     if (params.reports_folder / DRAWS).is_file():
-        results, at = looks.results(params), _registered(params.folder / "registered.yaml").looks
+        design = _registered(params.folder / "registered.yaml")
+        results, at = judged(design, params), design.looks
+        of = dict(zip(at, levels(at, design.alpha)))
+        level = {name: of.get(len(found.seeds), of[at[-1]]) for name, found in results.items()}
     else:
-        results = tables.load(params, judge.runs_of(known, params))
-    rows = rows_of(known, results, params.claims, worlds=worlds, at=at)
+        results = dict.fromkeys(params.claims, tables.load(params, judge.runs_of(known, params)))
+    rows = rows_of(known, results, worlds=worlds, at=at)
     simulated = {row["id"] for row in rows}
     left = [name for name in params.claims if name not in simulated]
-    names = ["id", "n", "worlds", "seed", *(f"{key}{more}" for key in SHARES for more in ("", "_se"))]
+    names = ["id", "n", "own", "worlds", "seed", *(f"{key}{more}" for key in SHARES for more in ("", "_se"))]
     write_csv(params.reports_folder / "calibration.csv", names, [[row[name] for name in names] for row in rows])
+    estimated = yardsticks.rows_of(known, results, level)
+    lines = [[float(f"{v:.4g}") if isinstance(v, float) else v for v in row.values()] for row in estimated]
+    write_csv(params.reports_folder / "yardsticks.csv", list(estimated[0]) if estimated else [], lines)
     path = params.reports_folder / "calibration.md"
-    atomic_write(path, page(rows, params.profile, len(results.seeds), left))
+    atomic_write(path, page(rows, params.profile, left) + f"\n{yardsticks.text(estimated)}\n" * bool(estimated))
     return path
+
+
+def judged(design: looks.Design, params) -> dict[str, Any]:
+    """Claim -> the results of the draws that gave it its word, as the ledger's own shares are of; of one that no look
+    has judged, of all draws that are there."""
+    table, words = (
+        read_per_seed(params.reports_folder / DRAWS),
+        beside.words_of(params.profile, params.reports_folder.parent),
+    )
+    there = [draw for draw in (*design.draws, *design.replacements) if draw in {*table.seed}]  # none of a lost draw
+    many = {name: words.get(name, {}).get("look", len(there)) for name in params.claims}
+    return {name: looks.results_of(table, there[:n], params) for name, n in many.items()}

@@ -51,12 +51,18 @@ def load(path: str | Path = "claims.yaml") -> dict[str, Claim]:
 
 def profiles(root: str | Path = ".") -> dict[str, dict[str, Any]]:
     """Profile -> its settings, of params.yaml and profiles/*/params.yaml; read, not checked."""
-    found = {}
-    for path in [Path(root) / "params.yaml", *sorted(Path(root).glob("profiles/*/params.yaml"))]:
-        if path.is_file():
-            values = YAML(typ="safe").load(path.read_text(encoding="utf-8"))
-            found[values["profile"]] = values
-    return found
+    return {values["profile"]: values for values in files(root).values()}
+
+
+def files(root: str | Path = ".") -> dict[Path, dict[str, Any]]:
+    """The settings of each profile, by the file that has them."""
+    paths = [Path(root) / "params.yaml", *sorted(Path(root).glob("profiles/*/params.yaml"))]
+    return {path: YAML(typ="safe").load(path.read_text(encoding="utf-8")) for path in paths if path.is_file()}
+
+
+def runs_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Condition -> its entry in a profile's settings."""
+    return {**values["runs"], **(values.get("continued") or {})}
 
 
 def check(claims: Mapping[str, Claim], settings: Iterable[Mapping[str, Any]]) -> None:
@@ -67,8 +73,7 @@ def check(claims: Mapping[str, Claim], settings: Iterable[Mapping[str, Any]]) ->
     worlds: dict[str, str] = {}
     reports: dict[str, None] = {NO_REPORT: None}
     for values in settings:
-        runs = {**values["runs"], **(values.get("continued") or {})}
-        worlds |= {name: world_of(entry) for name, entry in runs.items()}
+        worlds |= {name: world_of(entry) for name, entry in runs_of(values).items()}
         reports |= dict.fromkeys(values["reports"])
     problems = []
     for claim in claims.values():

@@ -187,8 +187,7 @@ def _on_benchmark(reports: Path) -> dict[str, str]:
 
 def _cell(row: Mapping[str, Any], profile: str) -> str:
     """A profile's word, with what it may not be said without."""
-    doubts = beside.doubts({"turns": row["turns"][profile], "settled": profile not in row["open"]}).removeprefix(", ")
-    return row["words"][profile] + f" ({doubts})" * bool(doubts)
+    return row["words"][profile] + beside.marks({"turns": row["turns"][profile], "settled": profile not in row["open"]})
 
 
 def _head(profile: str, single: Collection[str]) -> str:

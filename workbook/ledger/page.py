@@ -19,7 +19,7 @@ from workbook.ledger import beside, one_model
 from workbook.ledger.contrast import NOT_MEASURED, in_words
 from workbook.ledger.judge import summary
 from workbook.ledger.made import Component
-from workbook.ledger.ruling import AWAITING, ELSEWHERE, RULE, TURNS, WRITTEN
+from workbook.ledger.ruling import AWAITING, ELSEWHERE, RULE, WRITTEN
 from workbook.results import tables
 from workbook.results.measures import MEASURES
 from workbook.results.tables import counted, effect, join, p_value, signed
@@ -94,7 +94,7 @@ def tested(rows: Rows, called: Mapping[str, str]) -> pd.DataFrame:
     lines = []
     for row in rows:
         word = beside.word(row) or row["word"]
-        whole = {"claim": f"{row['id']}: {row['claim']}", "verdict": f"**{word}**{TURNS * row['turns']}"}
+        whole = {"claim": f"{row['id']}: {row['claim']}", "verdict": f"**{word}**{beside.marks(row)}"}
         for c in [c for c in row["components"] if c["role"] == "decides"]:
             raw = c["difference"] is not None
             lines.append(
@@ -193,7 +193,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
                 "source": row["source"],
                 "published": row["published_text"],
                 "here": _effects(row) if beside.word(row) else row["sentence"],
-                "verdict": beside.word(row) or row["word"] + TURNS * row["turns"],
+                "verdict": beside.word(row) or row["word"] + beside.marks(row),
             }
             for row in rows
         ]
@@ -309,7 +309,7 @@ def lost(draws: int) -> str:
 
 
 def counts(rows: Sequence[Mapping[str, Any]]) -> str:
-    return "; ".join(f"{word}: {count}" for word, count in summary(rows).items())
+    return "; ".join(f"{word}: {count}{beside.not_settled(rows, word)}" for word, count in summary(rows).items())
 
 
 def write_csv(path: Path, names: Sequence[str], lines: Sequence[Sequence[Any]]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from workbook.ledger import beside, checks, forest, judge, one_model, page
+from workbook.ledger import beside, checks, forest, judge, listed, one_model, page
 from workbook.results import results as tables
 
 
@@ -13,7 +13,7 @@ def check(params) -> None:
     """What the ledger would refuse when all runs are done. Raises: ClaimError naming each listed claim that the
     profile's runs cannot decide, and every problem of claims.yaml."""
     known = checks.load(params.folder / params.root / "claims.yaml")
-    judge.check_listed(known, params.claims, params.all_runs, params.profile)
+    listed.check(known, params.claims, params.all_runs, params.profile)
 
 
 def write(params) -> list[dict[str, Any]]:
@@ -24,7 +24,8 @@ def write(params) -> list[dict[str, Any]]:
     """
     known = checks.load(params.folder / params.root / "claims.yaml")
     results = tables.load(params, judge.runs_of(known, params))
-    rows, folder = beside.put(judge.ledger(known, results, params.claims), params), params.reports_folder / "claims"
+    rows, folder = judge.ledger(known, results, params.claims), params.reports_folder / "claims"
+    rows = beside.put(listed.told(rows, listed.lacking(known, params.all_runs)), params)
     if one_model.shared(params):
         rows = [{**row, "one_model": True} for row in rows]
     keep(rows, params.profile, folder)

@@ -12,8 +12,9 @@ Whoever made the numbers, with whatever library, models and data: what they are 
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ import numpy as np
 import pandas as pd
 
 from rlnlp.settings import nearest
-from workbook.ledger.checks import shared_yardstick, world_of
+from workbook.ledger.checks import files, runs_of, shared_yardstick, world_of
 from workbook.ledger.claim import DECODINGS, METRICS, Claim, ClaimError
 from workbook.ledger.judge import judge, lacks, ledger
+from workbook.ledger.listed import told, unrepeated
 from workbook.results.results import Results
 from workbook.results.tables import join
 
@@ -54,7 +56,7 @@ def read(path: str | Path, params) -> Results:
     if not problems:
         problems = _empty(table)
     if not problems:
-        problems += _unknown(table.condition.unique(), known, "condition")
+        problems += _unknown_conditions(table.condition.unique(), params)
         problems += _unknown(table.decoding.unique(), DECODINGS, "decoding")
         problems += _unknown(table.split.unique(), ("test", "half"), "split")
         problems += _numbers(table)
@@ -72,21 +74,25 @@ def read(path: str | Path, params) -> Results:
 def judged(claims: Mapping[str, Claim], results: Results) -> list[dict[str, Any]]:
     """`judge.ledger` of every claim whose deciding tests the table has conditions and metrics for; the others say what
     they lack; all are marked as `submitted`. Raises: ClaimError where the table decides no claim at all."""
-    runs, listed, said = results.params.all_runs, [], []
+    runs, listed, said, lacking = results.params.all_runs, [], [], {}
     worlds = {name: world_of(entry) for name, entry in runs.items()}
     for name, claim in claims.items():
         if not claim.tests or lacks(claim, runs) or any(shared_yardstick(test, worlds) for test in claim.tests):
+            continue
+        if few := unrepeated(claim, runs):
+            lacking[name] = few
             continue
         try:
             judge(claim, results)
         except ClaimError as error:  # a metric that the table does not have
             said.append(str(error))
+            lacking[name] = [f"what its tests read ({said[-1].removeprefix(f'{name}: ')})"]
         else:
             listed.append(name)
     if not listed:
         near = f" Nearest to it: {said[0]}" if said else ""
         raise ClaimError(f"{results.params.profile}: decides no claim: see the tests of claims.yaml.{near}")
-    return [{**_theirs(row), "submitted": True} for row in ledger(claims, results, listed)]
+    return [{**_theirs(row), "submitted": True} for row in told(ledger(claims, results, listed), lacking)]
 
 
 def _theirs(value: Any) -> Any:
@@ -100,6 +106,16 @@ def _theirs(value: Any) -> Any:
 
 def _unknown(found: Iterable[Any], known: Iterable[str], what: str) -> list[str]:
     return [f"no {what} is called {name!r}{nearest(str(name), known)}" for name in found if name not in set(known)]
+
+
+def _unknown_conditions(found: Sequence[str], params) -> list[str]:
+    """Each with the settings that have it: of a profile that has them all, if one does, else of the first."""
+    if not (said := _unknown(found, params.all_runs, "condition")):
+        return []
+    known = {path: runs_of(values) for path, values in files((params.folder / params.root).resolve()).items()}
+    known = dict(sorted(known.items(), key=lambda entry: -len({*found} & {*entry[1]})))  # the order of equals stays
+    there = [next((p for p, runs in known.items() if c in runs), None) for c in found if c not in params.all_runs]
+    return [s + (f" (--params {os.path.relpath(path)} has it)" if path else "") for s, path in zip(said, there)]
 
 
 def _empty(table: pd.DataFrame) -> list[str]:

@@ -8,16 +8,16 @@ from typing import Any
 
 import pandas as pd
 
+from workbook.ledger.listed import UNLISTED
 from workbook.ledger.ruling import ELSEWHERE
 from workbook.runs.algorithms import label
 from workbook.runs.algorithms import names as algorithms
 
-UNLISTED = "its id in `claims`"  # in the ledger's words, what a claim lacks that the profile could judge
-
 
 def only_unlisted(rows: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether the claims without a word, of these rows of the ledger, lack no more than to be listed."""
-    return {what for row in rows if row["word"] == ELSEWHERE for what in row["lacks"]} == {UNLISTED}
+    """Whether there are claims without a word among these rows of the ledger, and all of them are not listed."""
+    without = [row for row in rows if row["word"] == ELSEWHERE]
+    return bool(without) and all(UNLISTED in row["lacks"] for row in without)
 
 
 def in_words(tested: pd.DataFrame) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
-from workbook.ledger import looks
+from workbook.ledger import listed, looks
 from workbook.ledger.claim import Claim, ClaimError
 from workbook.ledger.judge import lacks
 from workbook.ledger.looks import Design, fixed_by
@@ -39,7 +39,9 @@ def register(
             f"{path}: is registered already; a new design is a new profile, with draws that no one has seen"
         )
     for name in params.claims:
-        if name in claims and (lacking := lacks(claims[name], params.all_runs)):
+        if name not in claims:
+            continue
+        if lacking := [*lacks(claims[name], params.all_runs), *listed.unrepeated(claims[name], params.all_runs)]:
             raise ClaimError(f"{name}: {params.profile} does not run what it needs: {'; '.join(lacking)}")
     known = seen(params)
     if met := sorted({*draws, *replacements} & known.keys()):

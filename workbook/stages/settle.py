@@ -2,7 +2,7 @@
 
     python -m workbook.stages.settle register PROFILE    # writes profiles/PROFILE/registered.yaml, once; commit it
     python -m workbook.stages.settle run PROFILE         # goes on where the committed rows end; stop it at any time
-    python -m workbook.stages.settle status PROFILE      # what is settled, what is open, what comes next
+    python -m workbook.stages.settle status PROFILE      # what is settled, what is open, what decides it next
     python -m workbook.stages.settle judge PROFILE       # ledger and page of the committed draws again, without a run
     python -m workbook.stages.settle texts PROFILE       # their runs once more, for what they wrote
 
@@ -74,9 +74,8 @@ def run(settling: Settling, jobs: int, draws: int | None = None) -> bool:
         clear(params, draw)
         done += 1
         took = time.monotonic() - began
-        word = "lost" if fell else "done"
-        print(f"draw {draw} {word} in {clock(took)}; an hour more buys {3600 / took:.0f} such draws", flush=True)
-        print(settling.said(), flush=True)
+        print(f"draw {draw} {'lost' if fell else 'done'} in {clock(took)}", flush=True)
+        print(settling.said(None if fell else took), flush=True)
     return True
 
 
@@ -181,13 +180,17 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m workbook.stages.settle", description=__doc__.partition("\n")[0])
     parser.add_argument("what", choices=("register", "run", "status", "judge", "texts"))
     parser.add_argument("profile", help="the name of a folder in profiles/")
-    parser.add_argument("--draws", type=int, nargs="+", help="register: the draws, in order; else: at most so many")
+    several = "register: the draws, in order; run, texts: one number, at most so many"
+    parser.add_argument("--draws", type=int, nargs="+", help=several)
     parser.add_argument(
         "--looks", type=int, nargs="+", default=[8, 16, 32], help="register: judged after so many draws"
     )
     parser.add_argument("--jobs", type=int, default=2, help="runs side by side, one thread each")
     parser.add_argument("--tied", action="store_true", help="end when the process that started this one ends (make)")
     args = parser.parse_args(argv)
+    if args.what != "register" and len(args.draws or ()) > 1:
+        found = " ".join(map(str, args.draws))
+        parser.error(f"argument --draws: {args.what} takes one number, how many draws at most; found {found}")
     try:
         params = settings.load(Path("profiles") / args.profile / "params.yaml")
         claims = checks.load((params.folder / params.root).resolve() / "claims.yaml")

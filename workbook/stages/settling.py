@@ -16,15 +16,18 @@ import pandas as pd
 
 from workbook.ledger import beside, careful, combine, looks, page, profile, registered, sensitivity
 from workbook.ledger.claim import Claim, ClaimError, Test, repetitions
-from workbook.ledger.contrast import measure
+from workbook.ledger.contrast import in_words, measure
 from workbook.results.files import DRAWS, SAMPLES, packed, read_text
 from workbook.results.measures import yardstick_of
 from workbook.results.pack import write_packed
 from workbook.results.results import NEEDED, with_settings
+from workbook.results.tables import join
 from workbook.runs.params import Params
 from workbook.stages import registration
 from workbook.stages.one_draw import Failed
 from workbook.stages.processes import machine
+from workbook.stages.progress import in_words as how_long
+from workbook.statistics.rule import settled
 from workbook.store.files import atomic_write
 from workbook.store.tables import read_table, write_table
 
@@ -140,28 +143,52 @@ class Settling:
         now, then = registration.judging(), self.registered.judging
         return f"judged by other code ({now[:12]}) than that of the registration ({then[:12]})"
 
-    def said(self) -> str:
-        """What is settled and what is open, in a few lines."""
+    def said(self, seconds: float | None = None) -> str:
+        """What is settled, what is open, and what comes next, in a few lines. seconds: that a draw takes, if known."""
         lines, looked = [], self.looked()
         for one in looked:
             words = [f"{name} ({one.verdicts[name].word})" for name in one.settled]
             lines.append(f"look at {one.n} draws, level {one.level:.4f}: settled {', '.join(words) or 'none'}")
         if registration.judging() != self.registered.judging:
             lines.append(self._judged_by())
-        left, step = looks.open_claims(self.design, looked), self.next()
-        lines.append(f"open: {', '.join(left) or 'none'}")
+        lines.append(f"open: {'; '.join(self._open()) or 'none'}")
         if self.gone:
             lines.append(f"lost to errors ({LOST}): draws {', '.join(map(str, self.gone))}")
         if stale := sum(not self._counts(row) for row in self.rows):
             lines.append(f"{stale} committed rows are of other code or settings and do not count")
         if changed := self.changed():
             lines.append(f"{changed}. What stands here is of the registered ones; no draw can be added")
-        elif step is None and left:
-            lines.append("no registered draw is left for the next look")
         else:
-            end = "the design is at its end"
-            lines.append(end if step is None else f"next: draw {step[0]}, {len(step[1])} conditions")
+            lines.append(self._ahead(seconds))
         return "\n".join(lines)
+
+    def _open(self) -> list[str]:
+        """Each claim that no look has settled, also after the last one, with its word and what is open of it."""
+        looked, said = self.looked(), []
+        gone = {name for one in looked for name in one.settled}
+        for name in (name for name in self.design.claims if name not in gone):
+            if not looked:
+                said.append(name)
+                continue
+            last = looked[-1].verdicts[name]
+            tests = join([c.name for c in last.deciding if not settled([c.word])])
+            many = f", {in_words(last.n_needed, looked[-1].n)} draws would settle it" if last.n_needed else ""
+            said.append(f"{name} ({last.word}; open: {tests}{many})")
+        return said
+
+    def _ahead(self, seconds: float | None) -> str:
+        """The next draw, how many are left to the next look, and what an hour more buys; or that this is the end."""
+        looked, step = self.looked(), self.next()
+        if step is None:
+            left = looks.open_claims(self.design, looked)
+            return "no registered draw is left for the next look" if left else "the design is at its registered end"
+        at, cells = self.design.looks[len(looked)], self._cells()
+        left = sum(not looks.whole(self.table, [draw], cells) for draw in self.design.draws[:at])
+        draws = f"{left} draw{'s' * (left > 1)}"
+        said = f"next: draw {step[0]}, {len(step[1])} conditions; {draws} to the look at {at}, which decides next"
+        if seconds:
+            said += f", {how_long(left * seconds)} from here; an hour buys {3600 / seconds:.2g} draws like the last"
+        return said
 
 
 def forget_texts(reports: Path, runs: Collection[tuple[str, int]]) -> None:
