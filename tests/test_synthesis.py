@@ -1,6 +1,8 @@
 """Specification curves, effects across profiles and repeated runs: read from settings, of planted numbers."""
 
 import json
+import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +12,7 @@ import pandas as pd
 import pytest
 from scipy.stats import sem
 
-from workbook.ledger import checks
+from workbook.ledger import checks, looks
 from workbook.ledger.claim import Claim, ClaimError
 from workbook.results.results import Results
 from workbook.statistics.random_effects import random_effects
@@ -79,14 +81,47 @@ def test_cells_that_nobody_ran_are_listed_empty():
     assert all(row["effect"] is None and row["n"] is None for row in table[-2:]) and table[0]["effect"] is not None
 
 
-def test_a_repetition_is_no_specification_of_its_own():
+def again_with(source: Source, **more: float) -> Source:
+    """The source with one repetition of each named condition, of so much more score."""
+    rows, runs = source.results.per_seed, dict(source.settings)
+    for name, extra in more.items():
+        own = rows[rows.condition == name]
+        rows = pd.concat([rows, own.assign(condition=f"{name}_2", score=own.score + extra)])
+        runs[f"{name}_2"] = {**runs[name], "replicate": 1.0}
+    params = SimpleNamespace(**{**vars(source.params), "all_runs": runs})
+    return replace(source, settings=runs, results=replace(source.results, params=params, per_seed=rows))
+
+
+def test_a_repetition_is_no_specification_of_its_own_and_counts_in_the_mean():
     source = planted("a", 0.1)
-    once = specification.curve(ASKED, [source])
-    for name in ("default", "hundred"):
-        again = source.results.per_seed.query("condition == @name").assign(condition=f"{name}_2")
-        source.settings[f"{name}_2"] = {**source.settings[name], "replicate": 1.0}
-        source = replace(source, results=replace(source.results, per_seed=pd.concat([source.results.per_seed, again])))
-    assert len(specification.curve(ASKED, [source])) == len(once)
+    [single] = [r for r in specification.curve(ASKED, [source]) if r.n]
+    [row] = [r for r in specification.curve(ASKED, [again_with(source, hundred=0.06, default=0.02)]) if r.n]
+    assert row.difference == pytest.approx(single.difference + 0.03 - 0.01) and (single.runs, row.runs) == (2, 4)
+    [row] = [r for r in specification.curve(ASKED, [again_with(source, hundred=0.06)]) if r.n]  # of one end alone
+    assert row.difference == pytest.approx(single.difference + 0.03) and row.runs == 3
+
+
+def test_a_profile_that_has_the_same_runs_without_their_repetitions_adds_none():
+    once, twice = planted("a", 0.1), again_with(planted("b", 0.1), hundred=0.06)
+    [row] = [r for r in specification.curve(ASKED, [once, twice]) if r.n]
+    assert (row.profile, row.runs) == ("a + b", 3)
+
+
+def test_a_curve_says_where_text_length_is_hardly_an_axis():
+    made = [planted("a", 0.1), planted("b", 0.2, fixed=True), planted("c", 0.2, fixed=True, task="other")]
+    said = curve.rarer(specification.curve(ASKED, made))
+    assert "1 of 3 specifications have free length, all of them with learner x and β default" in said
+    assert curve.rarer(specification.curve(ASKED, made[1:])) == ""
+
+
+def test_the_committed_curve_has_the_ledgers_effect():
+    """Of P20 in the design: the same draws, the means of the same repetitions."""
+    rows = pd.read_csv(ROOT / "reports/synthesis/P20_specifications.csv")
+    here = rows[(rows["first"] == "ppo_gamma_100") & (rows["second"] == "ppo_gamma_095") & (rows["n"] == 32)]
+    ledger = pd.read_csv(ROOT / "reports/settle/claims/claims.csv").query("id == 'P20'").set_index("test")
+    for metric, test in (("human_log_perplexity", "ppo human perplexity"), ("score", "ppo score the same")):
+        [effect] = here.effect[here.metric == metric]
+        assert effect == pytest.approx(ledger.effect[test], rel=5e-3)
 
 
 def test_the_same_numbers_in_two_profiles_are_one_specification():
@@ -266,9 +301,11 @@ def test_figures_say_what_they_show(tmp_path):
 
 def test_a_tight_picture_keeps_its_strokes():
     zero = '<path d="M 10.12 20.46 \nL 10.12 30.96"/>\n'
-    assert files.tight(zero + '<path d="M 1.0 2.0 "/>\n') == '<path d="M10.1 20.5V31.0"/>\n'
+    assert files.tight(zero + '<path d="M 1.0 2.0 "/>\n') == '<path d="m10.1 20.5v10.5"/>\n'
+    two = '<path d="M 10.12 20.46 \nL 10.12 30.96 \nM 12.0 31.46 \nL 12.0 21.0"/>\n'
+    assert files.tight(two) == '<path d="m10.1 20.5v10.5m1.9 0.5v-10.5"/>\n'  # the second from the end of the first
     text = '<g id="line2d_3">\n<path d="M 10.123 20.456 \nL 10.123 30.96 \nL 12.04 3.0" x="1.26"/>\n</g>'
-    assert files.tight(text) == '<path d="M10.1 20.5V31.0 L 12.0 3.0" x="1.3"/>\n'
+    assert files.tight(text) == '<path d="M10.1 20.5L10.1 31L12 3" x="1.3"/>\n'
 
 
 def test_repeated_runs_of_the_same_draws():
@@ -289,6 +326,32 @@ def test_repeated_runs_of_the_same_draws():
     score = parts["score", "plain"]
     assert score["total"] == pytest.approx(score["draw"] + score["run within a draw"])
     assert 0 < score["share of evaluation"] < 1 and parts["human_log_perplexity", "plain"]["evaluation"] is None
+
+
+def test_answers_are_extracted_from_the_commit_of_their_table(tmp_path):
+    """What stands in the working tree is of another edition by then, and may be packed."""
+    here = {**os.environ, "GIT_AUTHOR_DATE": "2026-11-23T12:00:00", "GIT_COMMITTER_DATE": "2026-11-23T12:00:00"}
+    here |= {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", "-C", tmp_path, *words], env=here, capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    folder = tmp_path / "reports/mini"
+    folder.mkdir(parents=True)
+    rows = [(c, s, 0.1 * s + k) for c, k in (("default", 0.0), ("hundred", 0.5)) for s in (1, 2)]
+    table = pd.DataFrame(rows, columns=["condition", "seed", "score"]).assign(decoding="plain", split="test", prompts=2)
+    table.assign(**dict.fromkeys(machines.SETTINGS, 1.0)).to_csv(folder / "per_seed.csv", index=False)
+    answers = [{"condition": c, "seed": s, "example_id": i, "score": k + i} for c, s, k in rows for i in (0, 1)]
+    (folder / "samples.jsonl").write_text("\n".join(map(json.dumps, answers)))
+    for words in (("init", "-q"), ("add", "."), ("commit", "-qm", "runs")):
+        git(*words)
+    (folder / "samples.jsonl").write_text(json.dumps({**answers[0], "score": 9.0}))
+    tests = (CLAIM.tests[0].model_copy(update={"yardstick": ("hundred", "default")}),)
+    commits = {git("rev-parse", "--short", "HEAD"): "2026-11-23"}
+    machines.extract(tmp_path, {"Z01": CLAIM.model_copy(update={"tests": tests})}, tmp_path / "out", commits)
+    found = pd.read_csv(tmp_path / "out" / machines.PROMPTS, index_col="condition")
+    assert found.loc["hundred"].tolist() == [0.6, 1.6] and found.loc["default"].tolist() == [0.1, 1.1]
 
 
 def test_the_page_names_every_picture():
@@ -341,6 +404,11 @@ def test_each_change_of_a_word_has_the_step_that_made_it(tmp_path):
             for i, (a, b, _, t) in words.items()
         ],
     )
+    early = {"Z02": "open", "Z03": "opposite", "Z05": "too small", "Z06": "open"}
+    changes.write_table(
+        out / "first_five.csv",
+        [{"id": i, "profile": "settle" if i == "Z03" else "mini", "word": word} for i, word in early.items()],
+    )
     lacks = {"Z08": ["its id in `claims`"], "Z09": ["its id in `claims`"], "Z10": ["at least 5 seeds (here 4)"]}
     rows = [
         {"id": i, "word": now, "turns": i == "Z02", "lacks": lacks.get(i, [])} for i, (_, _, now, _) in words.items()
@@ -355,23 +423,21 @@ def test_each_change_of_a_word_has_the_step_that_made_it(tmp_path):
     assert "(changes.md)" in changes.write(tmp_path, {i: CLAIM for i in words}, out)
     head, mini, other = (out / "changes.md").read_text().split("\n## ")
     assert cells_of(mini) == {
-        "Z01": ["open", "too small", "opposite (8 draws)", "rule and settings and draws"],
-        "Z02": ["open", "open, leans for", "holds (turns at half the budget)", "settings and draws"],
-        "Z03": ["holds", "opposite", "open (16 draws, not settled)", "rule and tests and settings and draws"],
-        "Z05": ["holds", "holds, but smaller than stated", "holds", "–"],
-        "Z06": ["not tested", "not tested", "holds", "new claim"],
-        "Z07": ["not tested", "open", "open", "new claim"],
-        "Z08": ["open", "holds", "holds (8 draws)", "rule"],
-        "Z09": ["holds", "holds", "not listed", "no longer listed here"],
-        "Z10": ["holds", "holds", "not tested", "settings and draws"],
+        "Z01": ["open", "too small", "–", "opposite (8 draws)", "rule and settings and draws"],
+        "Z02": ["open", "open, leans for", "open", "holds (turns at half the budget)", "draws"],
+        "Z03": ["holds", "opposite", "opposite", "open (16 draws, not settled)", "rule and tests and draws"],
+        "Z05": ["holds", "holds, but smaller than stated", "too small", "holds", "settings and draws"],
+        "Z06": ["not tested", "not tested", "open", "holds", "new claim and draws"],
+        "Z07": ["not tested", "open", "–", "open", "new claim"],
+        "Z08": ["open", "holds", "–", "holds (8 draws)", "rule"],
+        "Z09": ["holds", "holds", "–", "not listed", "no longer listed here"],
+        "Z10": ["holds", "holds", "–", "not tested", "settings and draws"],
     }  # Z04: nobody tested it
-    assert (
-        "5 of 9 claims have a word of another kind: 2 by settings and draws; 1 by rule and settings and draws;" in mini
-    )
+    assert "7 of 9 claims have a word of another kind: 2 by draws; 2 by settings and draws;" in mini
     assert "1 of them are no longer listed here. 2 of them are new." in mini and "no step turned a word" in head
     left = cells_of(other)
-    assert left["Z01"][2:] == ["too small", "rule"]
-    assert left["Z08"] == ["open", "holds", "not listed", "rule and no longer listed here (its word is in settle)"]
+    assert left["Z01"][2:] == ["–", "too small", "rule"]
+    assert left["Z08"] == ["open", "holds", "–", "not listed", "rule and no longer listed here (its word is in settle)"]
     assert "2 of them are no longer listed here." in other
 
 
@@ -421,9 +487,26 @@ def test_the_end_of_a_pipeline_tells_of_committed_rows_of_the_same_draws():
 
 
 def test_the_committed_page_of_changes_is_that_of_the_committed_ledgers(tmp_path):
-    (tmp_path / "before.csv").write_text((ROOT / "reports/synthesis/before.csv").read_text())
+    for name in ("before.csv", "first_five.csv"):
+        (tmp_path / name).write_text((ROOT / "reports/synthesis" / name).read_text())
     changes.write(ROOT, checks.load(ROOT / "claims.yaml"), tmp_path)
     assert (tmp_path / "changes.md").read_text() == (ROOT / "reports/synthesis/changes.md").read_text()
+
+
+def test_a_word_that_more_draws_turned_is_told_from_one_that_settings_did(tmp_path):
+    """P07 and P25 are open on the design's first five draws, by today's settings and rule: what settled them is n."""
+    from workbook.runs.checks import load
+
+    known, rows = checks.load(ROOT / "claims.yaml"), looks.results(load(ROOT / "profiles/settle/params.yaml"))
+    design = Source("settle", rows.params.model_copy(update={"claims": ("P07", "P25")}), rows, {}, {}, True)
+    few = rows.params.model_copy(update={"seeds": (101, 102)})  # which are not five
+    changes.first_five(known, [design, Source("few", few, replace(rows, params=few), {}, {})], tmp_path)
+    made, committed = (pd.read_csv(folder / "first_five.csv") for folder in (tmp_path, ROOT / "reports/synthesis"))
+    assert dict(zip(made.id, made.word)) == {"P07": "open, leans against", "P25": "open, leans for"}
+    assert len(made.merge(committed)) == len(made)
+    lines = (ROOT / "reports/synthesis/changes.md").read_text().splitlines()
+    shown = [next(line for line in lines if line.startswith(f"| {name} ")) for name in made.id]
+    assert all(line.endswith("| draws |") for line in shown)
 
 
 def test_studies_are_pooled_by_the_standard_errors_of_their_means():

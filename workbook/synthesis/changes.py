@@ -1,8 +1,8 @@
 """What changed since the edition before, claim by claim: the words that stood then, those that today's rule and tests
-give to the same tables, and today's words, of today's tables.
+give to the same tables, those of today's tables with as few draws as then, and today's words.
 
 `python -m workbook.synthesis.changes` takes the first two from the history (BEFORE, JUDGED_AGAIN) into before.csv,
-once; everything else reads that file and the ledgers.
+once; `first_five` makes the third; everything else reads these files and the ledgers.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from ruamel.yaml import YAML
 
 from workbook.ledger.checks import profiles
 from workbook.ledger.claim import Claim
+from workbook.ledger.judge import judge
+from workbook.ledger.looks import results_of
 from workbook.ledger.ruling import AWAITING, ELSEWHERE, TURNS
 from workbook.ledger.told import UNLISTED
 from workbook.results.tables import join, markdown
@@ -28,9 +30,11 @@ from workbook.statistics.rule import AGAINST, FOR
 from workbook.store.files import atomic_write
 from workbook.store.tables import read_table, write_table
 from workbook.synthesis.history import asked, git
+from workbook.synthesis.sources import Source
 
 BEFORE, JUDGED_AGAIN = "837f3ed", "369ba30"  # the old rule, and today's, on the same tables (checked)
-TABLE, PAGE = "before.csv", "changes.md"
+TABLE, FIRST, PAGE = "before.csv", "first_five.csv", "changes.md"
+DRAWS = 5  # of the edition before
 MAIN, REGISTERED = "mini", "settle"  # the profile that everybody runs, and the design that has its settings
 RENAMED = {"nlpo_p_100": "ppo_kl_default", "nlpo_sync_1": "ppo_top_p"}  # the same to the bit: run once since
 THEN = {"holds here": "holds", "fails here": "opposite", "inconclusive": "open"}  # the words of the old rule
@@ -40,16 +44,20 @@ HEAD = """# What changed, claim by claim
 
 *Before*: the words of the edition before (commit {before}; five draws; a rule that could say *holds*, *fails* and
 *inconclusive*, with half of the published effect as what is stated). *Today's rule*: the same tables, not a run more,
-by the rule and the tests of today. *Now*: today's tables, with their settings and draws; for mini the words of the
-[registered design](../settle/looks.md), whose first draws mini runs. Made by `python -m workbook.synthesis`;
-[before.csv](before.csv) was taken from the history once.
+by the rule and the tests of today. *First five draws*: today's settings, rule and tests on the first five draws of
+today's tables, as many as before, each test at 5 % as if there were no other look ([table](first_five.csv); made
+afterwards to take n apart, so that it decides nothing). *Now*: today's tables, whole; for mini the words of the
+[registered design](../settle/looks.md), whose first draws mini runs and whose first five the column before has. Made by
+`python -m workbook.synthesis`; [before.csv](before.csv) was taken from the history once.
 
 *By what* names the steps at which a word went from one kind to another (for, too small, opposite, open, not tested).
 The first step changes the rule of all claims (it can refute, and counts one-sided errors), and of most of them more:
 `rule and tests` where a deciding test asks or compares something else, or left; `rule and stated effect` where the
 tests are the same and what is stated is the published effect, no longer half of it; `rule` where nothing else changed.
-What of it turned a word is not taken apart further. The second step, `settings and draws`, is that to the registered
-design: responses of fixed length, β 0.2, the learning rates of the profile pilot, 1,024 test prompts, other draws.
+What of it turned a word is not taken apart further. The second step, `settings`, is that to today's tables at equal n:
+responses of fixed length, β 0.2, the learning rates of the profile pilot, 1,024 test prompts; the draws are others too,
+and what five others do by chance is in it. The third, `draws`, is n alone: the same settings, tests and rule, from five
+draws to all that the word is of (8, 16 or 32 in the design, at its looks' stricter levels).
 Claims that a profile lists no longer, and new claims, are named so: there no step turned a word.
 The profile `reviews` is new, so that its words have no before: they stand in
 [its ledger](../reviews/claims/claims.md)."""
@@ -87,17 +95,33 @@ def compared(old: Sequence[Mapping], new: Sequence[Mapping]) -> str:
     return SIZE if sizeless[0] == sizeless[1] else TESTS
 
 
+def first_five(claims: Mapping[str, Claim], sources: Sequence[Source], out: Path) -> None:
+    """Write first_five.csv: of each source with so many draws, the words of the claims that it lists on the first five.
+    Raises: ClaimError as `judge`."""
+    rows = []
+    for source in sources:
+        if len(draws := source.results.seeds[:DRAWS]) == DRAWS:
+            results = results_of(source.results.per_seed, draws, source.params)
+            words = {name: judge(claims[name], results).word for name in source.params.claims}
+            rows += [{"id": name, "profile": source.profile, "word": word} for name, word in words.items()]
+    write_table(out / FIRST, rows)
+
+
 def write(root: Path, claims: Mapping[str, Claim], out: Path) -> str:
-    """The page, where before.csv is; a sentence with a link to it, "" without."""
+    """The page, where before.csv is, with the words of first_five.csv, where that is; a sentence with a link to it, ""
+    without."""
     if not (out / TABLE).is_file():
         return ""
     ledgers = {path.parent.parent.name: _ledger(path) for path in sorted(root.glob("reports/*/claims/claims.json"))}
     tasks = {profile: values["task"]["name"] for profile, values in profiles(root).items()}
     text = [HEAD.format(before=BEFORE)]
     before = pd.DataFrame(read_table(out / TABLE)).fillna("")
+    early = _early(out / FIRST)
     for profile in sorted(set(before.profile), key=lambda name: (name != MAIN, name)):
         rows = before[before.profile == profile].to_dict("records")
-        now = [_now(row["id"], profile, ledgers) for row in rows]
+        of = {row["id"]: _of(row["id"], profile, ledgers) for row in rows}  # the profile that has today's word
+        now = [ledgers.get(of[row["id"]], {}).get(row["id"], {}) for row in rows]
+        rows = [{**row, "early": early.get((row["id"], of[row["id"]]), "")} for row in rows]
         settled = ledgers.get(REGISTERED, {}) if tasks.get(profile) == tasks.get(REGISTERED) else {}
         lines = [line for row, last in zip(rows, now) if (line := _line(row, last, settled, claims))]
         if lines:
@@ -114,32 +138,43 @@ def kind(word: str) -> str:
     return "for" if word in FOR else word if word in AGAINST else "open"
 
 
-def _now(name: str, profile: str, ledgers: Mapping[str, Mapping[str, dict]]) -> dict[str, Any]:
-    """Today's row of a claim in a profile: of the main one, that of the registered design where it has the claim."""
-    own = ledgers.get(profile, {}).get(name, {})
-    return ledgers.get(REGISTERED, {}).get(name, own) if profile == MAIN else own
+def _of(name: str, profile: str, ledgers: Mapping[str, Mapping[str, dict]]) -> str:
+    """The profile whose word of a claim stands for this one: of the main one the registered design, where it has the
+    claim."""
+    return REGISTERED if profile == MAIN and name in ledgers.get(REGISTERED, {}) else profile
+
+
+def _early(path: Path) -> dict[tuple[str, str], str]:
+    return {(r["id"], r["profile"]): r["word"] for r in read_table(path)} if path.is_file() else {}
 
 
 def _line(row: Mapping[str, Any], last: Mapping[str, Any], registered: Mapping[str, dict], claims) -> dict[str, Any]:
     """A row of the page, with the steps at which its word changed; nothing for a claim that no step tested.
 
     registered: the design's rows, where it is of the profile's task."""
-    name, words = row["id"], [row["before"], row["judged_again"], last.get("word", "")]
-    kinds = [kind(word) for word in words]
+    name, early, word = row["id"], row["early"], last.get("word", "")
+    first, again, now = kinds = [kind(w) for w in (row["before"], row["judged_again"], word)]
     if set(kinds) == {"not tested"}:
         return {}
     listed, new = UNLISTED not in last.get("lacks", ()), row["tests"] == NEW
-    shown = [word if kind(word) != "not tested" else "not tested" for word in words]
+    shown = [w if kind(w) != "not tested" else "not tested" for w in (row["before"], row["judged_again"], word)]
     shown[2] = (shown[2] if listed else "not listed") + TURNS * bool(last.get("turns"))
     if "look" in last:
         shown[2] += f" ({last['look']} draws{'' if last['settled'] else ', not settled'})"
-    steps = [NEW if new else "rule" if row["tests"] == SAME else f"rule and {row['tests']}"] * (kinds[0] != kinds[1])
+    steps = [NEW if new else "rule" if row["tests"] == SAME else f"rule and {row['tests']}"] * (first != again)
     if not listed:
+        early = ""
         steps.append(GONE + f" (its word is in {REGISTERED})" * (name in registered))
-    elif kinds[1] != kinds[2]:
-        steps.append(NEW if new and kinds[1] == "not tested" else "settings and draws")
-    line = {"claim": f"{name} {claims[name].claim}", "before": shown[0], "today's rule": shown[1], "now": shown[2]}
-    return {**line, "by what": steps}
+    elif new and again == "not tested":
+        steps.append(NEW)
+    elif early:
+        steps += ["settings"] * (again != kind(early))
+    elif again != now:
+        steps.append("settings and draws")
+    if early:
+        steps += ["draws"] * (kind(early) != now)
+    line = {"claim": f"{name} {claims[name].claim}", "before": shown[0], "today's rule": shown[1]}
+    return {**line, "first five draws": early or "–", "now": shown[2], "by what": steps}
 
 
 def _summary(lines: Sequence[Mapping[str, Any]]) -> str:

@@ -39,6 +39,8 @@ NAMES = {  # shorter than on figures
     "ppo_gamma_100": "PPO, γ = 1",
 }
 TIMES = {"ppo_kl_default": 6, "nlpo_kl_default": 4, "ppo_gamma_095": 4, "ppo_gamma_100": 4}
+CHANGED = ("ppo_gamma_100", "ppo_gamma_095")  # whose difference is looked at like a condition
+SPREAD = ("score", "judge", HUMAN, TEXTS)  # the metrics whose spread within a draw is shown
 REPEATED = {c: [c, *(f"{c}_{i}" for i in range(2, n + 1))] for c, n in TIMES.items()}
 HEAD = """# A closer look at some words of the registered design
 
@@ -182,19 +184,31 @@ def read_at(places: pd.DataFrame, values: pd.DataFrame, condition: str, sweep: S
 def within(table: pd.DataFrame) -> list[dict[str, Any]]:
     """For each metric the share of a run's variance over draws that is there within a draw, by condition."""
     rows = []
-    for metric in ("score", "judge", HUMAN, TEXTS):
-        wide = _pivot(table, metric, "plain")
-        runs = {condition: np.array([wide[name] for name in names]) for condition, names in REPEATED.items()}
-        runs["γ = 1 minus 0.95"] = runs["ppo_gamma_100"] - runs["ppo_gamma_095"]
-        line = {"metric": _named(metric)}
-        for name, values in runs.items():
-            whole = values[:, np.isfinite(values).all(axis=0)]
+    for metric in SPREAD:
+        line = {"metric": named(metric)}
+        for name, whole in repeated(table, metric).items():
             ends = [1 - part.share for part in without_each_draw(whole)]
-            line[f"{NAMES.get(name, name)} ({whole.shape[1]} × {len(whole)})"] = (
+            line[f"{name} ({whole.shape[1]} × {len(whole)})"] = (
                 f"{1 - components(whole).share:.0%} [{min(ends):.0%}, {max(ends):.0%}]"
             )
         rows.append(line)
     return rows
+
+
+def repeated(table: pd.DataFrame, metric: str) -> dict[str, np.ndarray]:
+    """Each repeated condition and the difference of two, by its name -> [runs, draws], of draws that have all of them.
+    table: test rows of draws."""
+    wide = _pivot(table, metric, "plain")
+    found = stacked({name: wide[name].to_numpy(float) for names in REPEATED.values() for name in names}, REPEATED)
+    return {name: d[:, np.isfinite(d).all(axis=0)] for name, d in found.items()}
+
+
+def stacked(numbers: Mapping[str, np.ndarray], of: Mapping[str, Sequence[str]]) -> dict[str, np.ndarray]:
+    """Name of a condition -> the numbers of its repetitions, [runs, ...], and so the difference of two of them. of:
+    condition -> its repetitions."""
+    runs = {condition: np.array([numbers[name] for name in names]) for condition, names in of.items()}
+    change = runs[CHANGED[0]] - runs[CHANGED[1]]
+    return {**{NAMES[c]: d for c, d in runs.items()}, "γ = 1 minus 0.95": change}
 
 
 def _wide(table: pd.DataFrame, metric: str, decoding: str) -> pd.DataFrame:
@@ -210,7 +224,8 @@ def _pivot(table: pd.DataFrame, metric: str, decoding: str) -> pd.DataFrame:
     return table[table.decoding == decoding].pivot(index="seed", columns="condition", values=metric)
 
 
-def _named(metric: str) -> str:
+def named(metric: str) -> str:
+    """A metric as the page's tables have it."""
     return NAMES.get(metric) or " ".join((MEASURES[metric].label or metric).split())
 
 
@@ -223,7 +238,7 @@ def shown(rows: Sequence[Mapping[str, Any]]) -> str:
 def _line(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "compared": row["compared"],
-        "metric": _named(row["metric"]),
+        "metric": named(row["metric"]),
         "draws": row["draws"],
         "difference [95 %]": signed(row["difference"], row["low"], row["high"]),
         SHARE: "" if pd.isna(row["share"]) else minus(f"{row['share']:+.2f}"),

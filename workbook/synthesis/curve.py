@@ -71,6 +71,20 @@ def summary(rows: Sequence[Specification]) -> str:
     return " ".join(_counts(f"{called(m).capitalize()}, {n} length", here) for m, n, here in groups if here)
 
 
+def rarer(rows: Sequence[Specification]) -> str:
+    """Of how few specifications the rarer text length is, and with which learners and β; "" where only one occurs."""
+    shown = [s for s in rows if s.effect is not None]
+    by = {name: own for name in LOOKS if (own := [s for s in shown if s.length == name])}
+    if len(by) < 2:
+        return ""
+    name = min(by, key=lambda each: len(by[each]))
+    what = [join(sorted({say(s) for s in by[name]})) for say in (lambda s: s.algorithm, lambda s: s.beta)]
+    return (
+        f"Text length is hardly an axis here: {len(by[name])} of {len(shown)} specifications have {name} length, "
+        f"all of them with learner {what[0]} and β {what[1]}."
+    )
+
+
 def _metrics(rows: Sequence[Specification]) -> list[str]:
     return sorted({s.metric for s in rows if s.metric})
 

@@ -22,7 +22,7 @@ import pandas as pd
 from workbook.ledger.claim import YARDSTICK, Claim, ClaimError, Test, conditions_of
 from workbook.ledger.contrast import yardstick
 from workbook.ledger.judge import Verdict, judge, lacks
-from workbook.results.files import SAMPLES, read_text, standing
+from workbook.results.files import SAMPLES
 from workbook.results.measures import yardstick_of
 from workbook.results.results import Results
 from workbook.results.tables import join
@@ -34,7 +34,8 @@ COMMITS = {  # of reports/mini/per_seed.csv: complete runs, each from nothing, a
     "9ed9b3d": "2026-11-22",
     "837f3ed": "2026-11-23",
 }
-PLACE, EARLIER, PROMPTS = "reports/mini/per_seed.csv", "earlier.csv", "earlier_prompts.csv"
+PLACE, TEXTS = "reports/mini/per_seed.csv", f"reports/mini/{SAMPLES}"
+EARLIER, PROMPTS = "earlier.csv", "earlier_prompts.csv"
 KEYS = ["condition", "seed", "decoding"]
 ABOUT = [*KEYS, "prompts"]
 SINGLE = ("score", "plain")  # what samples.jsonl has of each response
@@ -42,11 +43,13 @@ SWEEPS = ("matched", "frontier")
 SETTINGS = ["kl_coef", "kl_target", "learning_rate", "updates"]
 
 
-def extract(root: Path, claims: Mapping[str, Claim], out: Path) -> None:
-    """Write earlier.csv (the cells of COMMITS that deciding tests read, four digits) and earlier_prompts.csv (scores
-    of the first seed's responses, prompt by prompt, of samples.jsonl). Raises: ValueError where settings differ."""
-    tables = {commit: _table(root, commit) for commit in COMMITS}
-    for commit, day in COMMITS.items():
+def extract(root: Path, claims: Mapping[str, Claim], out: Path, commits: Mapping[str, str] = COMMITS) -> None:
+    """Write earlier.csv (the cells of the commits that deciding tests read, four digits) and earlier_prompts.csv
+    (scores of the first seed's responses, prompt by prompt, of samples.jsonl at the last commit: those before have
+    none).
+    Raises: ValueError where settings differ."""
+    tables = {commit: _table(root, commit) for commit in commits}
+    for commit, day in commits.items():
         if (found := git(root, "log", "-1", "--format=%ad", "--date=short", commit).strip()) != day:
             raise ValueError(f"{commit}: expected a commit of {day}, found one of {found}")
     shared = set.intersection(*(set(t.condition) for t in tables.values()))
@@ -56,12 +59,12 @@ def extract(root: Path, claims: Mapping[str, Claim], out: Path) -> None:
             if set(test.conditions) <= shared:
                 for condition, decoding, metric in cells(test):
                     wanted.setdefault((condition, decoding), set()).add(metric)
-    first, kept = tables[next(iter(COMMITS))].set_index(KEYS), []
+    first, kept = tables[next(iter(commits))].set_index(KEYS), []
     metrics = sorted(set().union(*wanted.values()))
     for commit, table in tables.items():
         same = table.set_index(KEYS).reindex(first.index)
         if off := [c for c in SETTINGS if ((same[c] - first[c]).abs() > 0).any()]:  # of what both have
-            raise ValueError(f"{commit}: other settings than {next(iter(COMMITS))}: {join(off)}")
+            raise ValueError(f"{commit}: other settings than {next(iter(commits))}: {join(off)}")
         for (condition, decoding), names in sorted(wanted.items()):
             rows = table[(table.condition == condition) & (table.decoding == decoding)].sort_values("seed")
             for _, row in rows.iterrows():
@@ -69,7 +72,7 @@ def extract(root: Path, claims: Mapping[str, Claim], out: Path) -> None:
                 kept.append({"commit": commit, **{k: row[k] for k in ABOUT}, **cell})
     out.mkdir(parents=True, exist_ok=True)
     pd.DataFrame(kept).to_csv(out / EARLIER, index=False, lineterminator="\n")
-    prompts = _prompts(standing(root / "reports/mini", SAMPLES))
+    prompts = _prompts(git(root, "show", f"{[*commits][-1]}:{TEXTS}"))  # the working tree's are of another edition
     prompts[prompts.index.isin({condition for condition, _ in wanted})].to_csv(
         out / PROMPTS, lineterminator="\n", float_format="%.4g"
     )
@@ -230,9 +233,10 @@ def _table(root: Path, commit: str) -> pd.DataFrame:
     return table[table.split == "test"].reset_index(drop=True)
 
 
-def _prompts(path: Path) -> pd.DataFrame:
-    """condition x prompt: scores of the first seed's responses, of conditions with the same prompts as most."""
-    rows = pd.DataFrame([json.loads(line) for line in read_text(path).splitlines()])
+def _prompts(text: str) -> pd.DataFrame:
+    """condition x prompt: scores of the first seed's responses, of conditions with the same prompts as most. text: of a
+    samples.jsonl."""
+    rows = pd.DataFrame([json.loads(line) for line in text.split("\n") if line])
     rows = rows[rows.seed == rows.seed.iloc[0]]
     wide = rows.assign(prompt=rows.groupby("condition").cumcount()).pivot(
         index="condition", columns="prompt", values="score"

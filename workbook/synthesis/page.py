@@ -12,7 +12,7 @@ from workbook.ledger.claim import Claim
 from workbook.results.results import Results
 from workbook.results.tables import effect, join, markdown
 from workbook.store.files import atomic_write
-from workbook.synthesis import across, again, changes, closer, curve, files, forest, machines, specification
+from workbook.synthesis import across, again, changes, closer, curve, files, forest, machines, specification, spread
 from workbook.synthesis.sources import Source
 
 HEAD = """# Synthesis
@@ -30,8 +30,10 @@ a learner, β, the change that is asked about, a decoding and a metric; everythi
 alike. Which there are is read from the profiles' settings; [specifications.yaml](../../specifications.yaml) says
 what is asked. Empty boxes and the rows without numbers at the end of each table are what no profile has run.
 Data and length go together where a row of boxes is empty: a difference between free and fixed length may then be
-one between data. Supervised policies are in none of these curves: their texts may end in every profile, and [decoded
-at full length](supervised_length.md) P10's word may be another."""
+one between data. A condition that is repeated on the same draws counts as the mean of its repetitions, as in the
+ledger (*runs* in the tables: of both conditions together, on one draw). Supervised policies are in none of these
+curves: their texts may end in every profile, and [decoded at full length](supervised_length.md) P10's word may be
+another."""
 FORESTS = """## Across profiles
 
 [across.csv](across.csv) has every deciding test in yardsticks that two profiles or more make, but those of the
@@ -47,25 +49,42 @@ others are as long as allowed; what discounting does to human text (P20 to P22) 
 mean over both is one of unlike things. P09, P10, P26 and P27 are *(free)* by their supervised policies alone: these
 may end their texts, all others there have as many tokens as are allowed, and a quarter of P10's effect in `settle` is
 [that difference](supervised_length.md)."""
-MACHINES = """## What a second machine said
+AGAIN = """## What a second machine said"""
+MACHINES = """### Of the edition before (texts of free length, β 0.05)
 
-Complete runs of the same conditions on the same draws, each from nothing ({runs}; settings equal, extracted once
+Complete runs of that edition's conditions on its five draws, each from nothing ({runs}; settings equal, extracted once
 into [earlier.csv](earlier.csv) with commit and date). Corpora, seeds and random streams are the same, so only
 rounding, and what training makes of it, differs; which processor or library did it was not recorded, and the
 code was rearranged between the runs. The same tests were made on each ([machines.csv](machines.csv), by today's
 rule)."""
-COMPONENTS = """## Where the spread comes from
+SPREAD = """## Where the spread comes from
+
+One run's number scatters with the *draw* (texts, base model, reward model, prompts), with the *run* on it (what
+reinforcement learning draws by chance), and with the *evaluation* (what is sampled on the test prompts at the end).
+`{design}` repeats conditions on each of its draws with other random numbers, so that these can be told apart
+([spread.csv](spread.csv)). Standard deviations in the metric's own unit, [95 % intervals]; *(draws × runs)*; the last
+condition of each metric is a difference of two, as claims ask for it. By one-way random-effects analysis of variance,
+normal numbers taken for granted: the interval of runs is chi-square's, that of draws Williams', rather too wide.
+*Evaluation* is a part of *between runs*: how far one answer's score is from its prompt's and its run's mean, over the
+root of {prompts} prompts, from the five answers a run whose texts are kept (interval: t over draws); of other metrics
+nothing is kept answer by answer. Which prompts are asked is the same for the runs of a draw and counts in *draws*.
+*Real reviews*: the profile `{reviews}`, runs from {seeds} RL seeds on one base model and the same prompts; it has no
+draws, and other texts, models and learning rates, so that its sizes are to be set beside the others, no more.
+
+How to read it: n draws with r runs each give a mean with a standard error of √((draws² + runs² / r) / n). Where *runs*
+is the larger, as for every difference here, another run on the same draws is worth nearly as much as one on a new draw;
+where *draws* is, as for the human text of a single condition, only new draws help. [A closer look](closer.md) has the
+share of runs in the variance."""
+COMPONENTS = """### In the edition before (texts of free length, β 0.05)
 
 Variance of one deciding contrast of one run on one draw, in yardsticks², averaged over the contrasts of a metric
-([components.csv](components.csv)). Estimator: one-way random-effects analysis of variance over {draws} draws ×
-{n} runs (for balanced data the same as REML where that is not below 0; a component below 0 is shown as it came).
-*run*: from run to run on one draw, evaluation included; the streams are shared, so it is a lower bound for fresh
-RL seeds. *share of the draw*, [least, most]: leaving out one draw after the other. *evaluation*: variance over
-responses of the paired difference, over the {tested} prompts of an evaluation, from the 20 responses a run that
-are kept of the first seed: of the plain score only. It counts the choice of prompts too, which runs of one draw
-share, so *run* minus *evaluation* is a lower bound of what RL itself adds. What cannot be estimated:
-evaluation's part of other metrics (nothing is kept response by response), RL seeds within a draw proper (none
-were run), and any of it on real reviews (run once)."""
+([components.csv](components.csv)), of the repeated runs of the edition before. Estimator: one-way random-effects
+analysis of variance over {draws} draws × {n} runs (for balanced data the same as REML where that is not below 0; a
+component below 0 is shown as it came). *run*: from run to run on one draw, evaluation included; the streams are shared,
+so it is a lower bound for fresh RL seeds. *share of the draw*, [least, most]: leaving out one draw after the other.
+*evaluation*: variance over responses of the paired difference, over the {tested} prompts of an evaluation, from the 20
+responses a run that are kept of the first seed: of the plain score only. It counts the choice of prompts too, which
+runs of one draw share, so *run* minus *evaluation* is a lower bound of what RL itself adds."""
 
 
 def write(root: Path, claims: Mapping[str, Claim], sources: Sequence[Source], only: Sequence[str] = ()) -> Path:
@@ -73,17 +92,21 @@ def write(root: Path, claims: Mapping[str, Claim], sources: Sequence[Source], on
     specifications.yaml)."""
     out = root / "reports/synthesis"
     questions = specification.load(root / "specifications.yaml")
+    changes.first_five(claims, sources, out)
     text = [HEAD, changes.write(root, claims, out), closer.write(root / "reports", out), _stale(sources), CURVES]
     for name, question in questions.items():
         rows = specification.curve(question, sources)
         files.write(out / f"{name}_specifications.csv", specification.table(rows))
         figure = files.keep(curve.drawn(name, question.question, question.metrics, rows), out, f"{name}_specifications")
         table = f"[table]({name}_specifications.csv)"
-        text += [f"### {name}: {question.question}", _picture(figure), f"{curve.summary(rows)} ({table})"]
+        said = f"{curve.summary(rows)} ({table}) {curve.rarer(rows)}".strip()
+        text += [f"### {name}: {question.question}", _picture(figure), said]
     text += [FORESTS, *_forests(out, claims, across.across(claims, sources), only or list(questions))]
     earlier = machines.runs(out, sources[0].params) if (out / machines.EARLIER).is_file() else {}
-    text += _machines(out, claims, earlier)
-    text += [again.said(design, sources) for design in sources if design.registered]
+    before, parts = _machines(out, claims, earlier)
+    designs = [source for source in sources if source.registered]
+    text += [AGAIN, *(again.said(design, sources) for design in designs), *before]
+    text += [*_spread(out, root, designs), *parts]
     atomic_write(out / "synthesis.md", "\n\n".join(part for part in text if part) + "\n")
     return out / "synthesis.md"
 
@@ -126,9 +149,23 @@ def _line(row: across.Across) -> dict[str, Any]:
     }
 
 
-def _machines(out: Path, claims: Mapping[str, Claim], again: Mapping[str, Results]) -> list[str]:
+def _spread(out: Path, root: Path, designs: Sequence[Source]) -> list[str]:
+    """The components of the registered designs' repetitions; nothing without one."""
+    text = []
+    for design in designs:
+        prompts, others = design.params.evaluation.test_prompts, root / "reports" / spread.REVIEWS
+        rows = spread.table(design.params.reports_folder, prompts, others)
+        files.write(out / "spread.csv", rows)
+        seeds = max(row["seeds"] or 0 for row in rows)
+        about = {"design": design.profile, "prompts": f"{prompts:,}", "reviews": spread.REVIEWS, "seeds": seeds}
+        text += [SPREAD.format(**about), markdown(spread.shown(rows))]
+    return text
+
+
+def _machines(out: Path, claims: Mapping[str, Claim], again: Mapping[str, Results]) -> tuple[list[str], list[str]]:
+    """What repeated runs of the edition before said, and where their spread came from; nothing without its tables."""
     if not again:
-        return []
+        return [], []
     rows, found = machines.said(claims, again), machines.parts(claims, again, out)
     files.write(out / "machines.csv", machines.table(rows, again))
     files.write(out / "components.csv", found)
@@ -137,6 +174,7 @@ def _machines(out: Path, claims: Mapping[str, Claim], again: Mapping[str, Result
     return [
         MACHINES.format(runs=join([f"`{c}` of {machines.COMMITS.get(c, c)}" for c in again])),
         _changed(rows, list(again)),
+    ], [
         COMPONENTS.format(**about),
         markdown(pd.DataFrame([_component(part) for part in found])),
     ]

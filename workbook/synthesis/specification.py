@@ -21,10 +21,11 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from rlnlp.settings import Settings
-from workbook.ledger.claim import DECODINGS, METRICS, YARDSTICK, ClaimError
+from workbook.ledger.claim import DECODINGS, METRICS, YARDSTICK, ClaimError, repetitions
 from workbook.ledger.contrast import yardstick
 from workbook.results.design import plain
 from workbook.results.measures import MEASURES, yardstick_of
+from workbook.results.results import Results
 from workbook.statistics import paired
 from workbook.synthesis.sources import Source
 
@@ -47,11 +48,13 @@ class Question(Settings):
 
 @dataclass(frozen=True)
 class Specification:
-    """One of them: the choices, the two conditions, and the mean difference over n seeds (n 0: an empty cell).
+    """One of them: the choices, the two conditions, and the mean difference over n seeds (n 0: an empty cell). A
+    condition that is repeated on the same seeds counts as the mean of its repetitions, as in the ledger; runs: of both
+    conditions together, on one seed.
 
     length: of texts, "free" or "fixed"; beta: level of the KL penalty, kl_coef its value; decoding: "" where the
     metric is not of generated text; also: further settings that are shown; profile: "a + b" where both hold the same
-    numbers; difference: raw; effect, low, high: in
+    numbers, where one of them has but a part of the repetitions too; difference: raw; effect, low, high: in
     yardsticks of the profile, with the 95 % interval (t, over seeds), None where the metric has no yardstick there.
     """
 
@@ -68,6 +71,7 @@ class Specification:
     first: str = ""
     second: str = ""
     n: int = 0
+    runs: int = 0
     difference: float | None = None
     effect: float | None = None
     low: float | None = None
@@ -109,7 +113,7 @@ def _problems(question: Question) -> Iterator[str]:
 @dataclass(frozen=True)
 class Numbers:
     """What a specification is made of. made: its draws and the settings of its two conditions; arms: seed -> what each
-    of the two has."""
+    of the two has, its repetitions aside, which not every profile runs."""
 
     made: str
     arms: dict[int, tuple[float, float]]
@@ -130,9 +134,9 @@ def curve(question: Question, sources: Sequence[Source]) -> list[Specification]:
 
 def once(found: Sequence[tuple[Specification, Numbers]]) -> list[Specification]:
     """Each number once: what several profiles hold of the same settings and draws is one specification, of the profile
-    with the most draws, and has all their names."""
+    with the most draws, then the most repetitions, and has all their names."""
     kept: list[tuple[Specification, Numbers]] = []
-    for row, numbers in sorted(found, key=lambda each: -each[0].n):
+    for row, numbers in sorted(found, key=lambda each: (-each[0].n, -each[0].runs)):
         for i, (other, theirs) in enumerate(kept):
             if (row.cell, row.metric, row.decoding) == (other.cell, other.metric, other.decoding):
                 if theirs.hold(numbers):
@@ -180,7 +184,7 @@ def _of(question: Question, source: Source) -> Iterator[tuple[Specification, Num
     groups: dict[str, dict[Any, str]] = {}
     for condition, own in source.settings.items():
         if own.get("replicate"):
-            continue  # other random numbers: the same specification
+            continue  # other random numbers: the same specification, of whose conditions it is a part
         if question.vary in own and own.get("updates") and _is_among(own, question.among):
             rest = json.dumps({k: v for k, v in own.items() if k != question.vary}, sort_keys=True)
             groups.setdefault(rest, {}).setdefault(level(source, condition, question.vary), condition)
@@ -205,8 +209,11 @@ def _measured(
     names = {"none": "0"}
     said = " → ".join(names.get(v, v) if isinstance(v, str) else f"{v:g}" for v in change)
     for decoding in question.decodings if of_text else question.decodings[:1]:
-        arms = [results.values(c, metric, decoding) for c in (end, start)]
-        if any(a is None for a in arms) or any((arms[0] == a).all() and (arms[1] == b).all() for a, b in seen):
+        repeated = [_repeated(results, c, metric, decoding) for c in (end, start)]
+        if not all(map(len, repeated)):
+            continue
+        arms = [runs.mean(axis=0) for runs in repeated]
+        if any((arms[0] == a).all() and (arms[1] == b).all() for a, b in seen):
             continue
         seen.append(arms)
         span, unit = paired.mean_interval(arms[0] - arms[1]), yardstick(results, metric)
@@ -226,12 +233,20 @@ def _measured(
             first=end,
             second=start,
             n=span.n,
+            runs=sum(map(len, repeated)),
             difference=span.estimate,
             effect=scaled[0],
             low=scaled[1],
             high=scaled[2],
         )
-        yield row, Numbers(made, dict(zip(results.seeds, zip(*(arm.tolist() for arm in arms)))))
+        yield row, Numbers(made, dict(zip(results.seeds, zip(*(runs[0].tolist() for runs in repeated)))))
+
+
+def _repeated(results: Results, condition: str, metric: str, decoding: str) -> np.ndarray:
+    """[runs, seeds]: the condition, and its repetitions that have the metric; empty without the condition's own."""
+    there = [c for c in repetitions(results.params.all_runs, condition) if c in set(results.conditions)]
+    found = {c: v for c in there if (v := results.values(c, metric, decoding)) is not None}
+    return np.array([*found.values()] if condition in found else [])
 
 
 def _ends(span: paired.Interval) -> tuple[float, float | None, float | None]:
