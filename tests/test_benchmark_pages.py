@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import json
+import lzma
 import re
 
 import pytest
@@ -25,7 +26,7 @@ from .site_made import ROOT, found
 pytestmark = pytest.mark.xdist_group("site")
 RAN = {  # (task, arm) -> its seeds
     (row["task"], row["condition"]): int(row["seeds"])
-    for row in csv.DictReader((ROOT / "reports/grue/leaderboard.csv").open())
+    for row in csv.DictReader(lzma.open(ROOT / "reports/grue/leaderboard.csv.xz", "rt", encoding="utf-8"))
     if row["kind"] == "model"
 }
 
@@ -152,7 +153,7 @@ def test_without_committed_texts_a_page_says_so(tmp_path):
 def test_the_chart_of_reward_and_judge_has_a_point_a_seed_and_the_leaderboards_means():
     chart = board_charts.beside(ROOT)[board_charts.PICTURE][board_charts.NAME]
     each, means = (chart["datasets"][name] for name in ("draws", "means"))
-    table = list(csv.DictReader((ROOT / "reports/grue/leaderboard.csv").open()))
+    table = list(csv.DictReader(lzma.open(ROOT / "reports/grue/leaderboard.csv.xz", "rt", encoding="utf-8")))
     told = {(r["task"], label(r["condition"]), r["column"]): (float(r["mean"]), int(r["seeds"])) for r in table}
     judged = {(task, run) for task, run, column in told if column == board.JUDGE}
     assert {(row["task"], row["run"]) for row in means} == judged

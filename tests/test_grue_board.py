@@ -301,11 +301,11 @@ def test_every_table_of_a_task_says_what_its_numbers_are_of(tmp_path):
     assert first.endswith("| 256 | test | greedy | raw 12345678 | generated |")
     assert "Absent, and never replaced: bertscore." in page
     assert {*files} == {
-        *("leaderboard.csv", "leaderboard.md", "claims.csv", "claims.md", "alt.json"),
+        *("leaderboard.csv.xz", "leaderboard.md", "claims.csv", "claims.md", "alt.json"),
         *("per_seed.csv.xz", "samples.jsonl.bz2"),
         *("heat.svg", "ranks.svg", "hacking.svg"),
     }
-    table = read_table(tmp_path / "out" / "leaderboard.csv")
+    table = read_table(tmp_path / "out" / "leaderboard.csv.xz")
     line = next(r for r in table if (r["task"], r["condition"], r["column"]) == ("common_gen", "ppo", REWARD))
     assert (line["mean"], line["seeds"], line["n"]) == (pytest.approx(0.45), 3, 256)
     assert line["normalised"] is None and line["room"] == "no second reference"

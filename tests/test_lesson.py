@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import lzma
 import math
 import re
 import runpy
@@ -141,7 +142,7 @@ def test_what_lesson_7_says_of_the_tables_of_follow_up_in_words_is_so():
 
 
 def test_what_lesson_13_says_of_the_leaderboard_in_words_is_so():
-    rows = csv.DictReader((lesson.REPORTS / "grue/leaderboard.csv").open(encoding="utf-8"))
+    rows = csv.DictReader(lzma.open(lesson.REPORTS / "grue/leaderboard.csv.xz", "rt", encoding="utf-8"))
     found = {(r["condition"], r["column"]): float(r["mean"]) for r in rows if r["task"] == "common_gen"}
     grammar, coverage, judge = (found["ppo_kl_0", f"judge/{name}"] for name in ("grammar", "coverage", "judge"))
     assert grammar > 0.5 and 0.2 < coverage < 0.6 and judge < 0.25

@@ -1,4 +1,4 @@
-"""The leaderboard's pages: reports/grue/leaderboard.csv and .md, figures, claims.csv and .md.
+"""The leaderboard's pages: reports/grue/leaderboard.csv.xz and .md, figures, claims.csv and .md.
 
     rows, samples = gather.all_seeds(settings, Path("runs"), Path("submitted"))   # or gather.draws
     write(rows, tasks, contrasts, claims, samples, out)
@@ -81,7 +81,7 @@ def write(
     verdicts = claims.over_the_board(
         [claims.judge(name, rule, known[name], found, named) for name, rule in rules.items()]
     )
-    write_table(out / "leaderboard.csv", lines(found))
+    write_table(out / packed("leaderboard.csv"), lines(found))
     if not real:  # of real rows both stand with their draws
         every = [row for named in found.rows.values() for mine in named.values() for row in mine]
         columns = list(dict.fromkeys(name for row in every for name in row))

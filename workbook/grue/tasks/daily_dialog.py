@@ -118,7 +118,12 @@ TASK = Task(
     read=read,
     rows=world.rows,
     judge=world.judge,
-    trivial={"always inform": inform, "what mostly follows": what_follows, "a full stop": full_stop, "last turn": last_turn},
+    trivial={
+        "always inform": inform,
+        "what mostly follows": what_follows,
+        "a full stop": full_stop,
+        "last turn": last_turn,
+    },
     reward={"meteor_stem": 0.25, "intent": 0.75},
     metrics=(
         *("intent", "meteor_stem", "rouge_1", "rouge_2", "rouge_l", "rouge_lsum", "sacrebleu", "bertscore"),
