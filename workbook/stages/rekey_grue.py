@@ -1,16 +1,19 @@
 """Show that an edit of code changes no digit of the benchmark, and let its rows on real data in git count as before.
 
     RLNLP_MIRROR=... python -m workbook.stages.rekey_grue OLD [NEW]    # NEW: HEAD; then commit workbook/rekeyed.json
+    RLNLP_MIRROR=... python -m workbook.stages.rekey_grue OLD --tasks multi30k imdb    # of an edit of others' scores
 
 What `workbook.stages.rekey` does for the ablations: both commits are checked out (.scratch/rekey), and each task of
 grue/real is run at both by every arm, on few rows and for few steps, of the rows that the profile reads. All bytes are
 compared: numbers of every example, samples, curves, weights. If they are equal one record is written, identities of the
-tasks' code before and after; if any byte differs nothing is written, and it says where.
+tasks' code before and after; if any byte differs nothing is written, and it says where. A task's code has the scores
+that any arm is paid, of which it may have none: of an edit of a score compare the tasks that are not scored by it.
 """
 
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import subprocess
 import sys
@@ -19,6 +22,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rlnlp.settings import ConfigError
+from workbook.grue import tasks
+from workbook.results.tables import join
 from workbook.stages import rekey
 from workbook.stages.processes import environment, machine, signal_at_parents_end
 from workbook.stages.progress import last_words, log_tail
@@ -37,10 +42,10 @@ CUT = {
 }  # at most; numbers of these mean nothing
 
 
-def made(out: Path) -> None:
-    """In the folder of the profile, with the code of its tree: what every arm of every task makes (hashes), and the
-    identities of the tasks' code, into ``out``."""
-    from workbook.grue import arms, run, settings, tasks
+def made(out: Path, only: Sequence[str] = ()) -> None:
+    """In the folder of the profile, with the code of its tree: what every arm of every task (of ``only`` these) makes
+    (hashes), and the identities of the tasks' code, into ``out``."""
+    from workbook.grue import arms, run, settings
     from workbook.stages import grue_pipeline
 
     full = settings.load("params.yaml")
@@ -50,23 +55,24 @@ def made(out: Path) -> None:
     found: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         here = grue_pipeline.bench(work=Path(folder), settings=small)
-        for name in small.tasks:
+        names = [*only] or small.tasks
+        for name in names:
             for arm in settings.arms_of(small, name):
                 made = run.part(here, tasks.task(name), arms.arm(arm), small.seeds[0])
                 found[f"{name} {arm}"] = folder_hash(made)
                 print(f"{name} {arm}", flush=True)
         grue_pipeline.code(Path(folder) / "code")
-        code = {name: read_json(Path(folder) / "code" / f"{name}.json")["code"] for name in small.tasks}
+        code = {name: read_json(Path(folder) / "code" / f"{name}.json")["code"] for name in names}
     atomic_json(out, {"code": code, "made": found})
 
 
-def at(commit: rekey.Commit) -> dict[str, dict[str, str]]:
+def at(commit: rekey.Commit, only: Sequence[str] = ()) -> dict[str, dict[str, str]]:
     """What ``made`` says at a commit; kept for this machine. Raises ConfigError with its last words where it fails."""
-    out, log = commit.done / "grue.json", commit.done / "grue.log"
+    out, log = commit.done / f"{'-'.join(['grue', *only])}.json", commit.done / "grue.log"
     if (known := read_json(out)) is None:
         log.parent.mkdir(parents=True, exist_ok=True)
         with open(log, "wb") as said:
-            worker = [sys.executable, "-P", str(Path(__file__).resolve()), "--made", str(out)]
+            worker = [sys.executable, "-P", str(Path(__file__).resolve()), "--made", str(out), *only]
             env = {**environment(), "PYTHONPATH": str(commit.tree)}
             folder = commit.tree / PROFILE
             words = {"stdout": said, "stderr": said, "preexec_fn": signal_at_parents_end}
@@ -77,9 +83,9 @@ def at(commit: rekey.Commit) -> dict[str, dict[str, str]]:
     return known
 
 
-def compare(root: Path, pair: tuple[rekey.Commit, rekey.Commit]) -> bool:
+def compare(root: Path, pair: tuple[rekey.Commit, rekey.Commit], only: Sequence[str] = ()) -> bool:
     """Whether all that both made is equal, and is recorded. Raises ConfigError with what is wrong."""
-    old, new = map(at, pair)
+    old, new = (at(commit, only) for commit in pair)
     parts = sorted(old["made"].keys() | new["made"].keys())
     if unequal := [part for part in parts if old["made"].get(part) != new["made"].get(part)]:
         print(f"{unequal[0]} differs first, of {len(unequal)} that do; nothing is recorded", file=sys.stderr)
@@ -96,16 +102,19 @@ def compare(root: Path, pair: tuple[rekey.Commit, rekey.Commit]) -> bool:
             "code": code,
         }
         print(f"all bytes of {len(new['made'])} parts are equal; wrote {rekeyed.add(root, record)}: commit it")
-    print("all rows of the benchmark that are committed count")
+    print(f"all rows of {join([*only]) or 'the benchmark'} that are committed count")
     return True
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return rekey.compared(rekey.asked("rekey_grue", __doc__).parse_args(argv), compare)
+    parser = rekey.asked("rekey_grue", __doc__)
+    parser.add_argument("--tasks", nargs="+", metavar="TASK", default=[], choices=tasks.names(), help="only these")
+    args = parser.parse_args(argv)
+    return rekey.compared(args, functools.partial(compare, only=sorted({*args.tasks})))
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--made"]:
-        made(Path(sys.argv[2]))
+        made(Path(sys.argv[2]), sys.argv[3:])
     else:
         sys.exit(main())
