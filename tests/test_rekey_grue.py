@@ -21,27 +21,29 @@ EQUAL = [
     ("        delta = rewards", "        error = rewards"),
     ("torch.where(real, delta +", "torch.where(real, error +"),
 ]
+SCORE = [("return with_synonyms(predictions, references, NoSynonyms())", "return [0.5 for _ in predictions]")]
+METEOR = Path("workbook/scores/meteor_stem/meteor_stem.py")
 DIGIT = [("delta + gamma * lam * running", "delta * (1 + 2**-20) + gamma * lam * running")]
 
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory):
-    """Our code with one task of real rows; its commits by name."""
+    """Our code with two tasks of real rows; its commits by name."""
     folder = copied(tmp_path_factory.mktemp("rekey"))
     (folder / rekeyed.RECORD).unlink(missing_ok=True)
     home = folder / rekey_grue.PROFILE
     home.mkdir(parents=True)
-    one = {"tasks": ["multi30k"], "meaningless": [], "overrides": {"multi30k": {}}, "continued": []}
-    ours = small("real", **one, conditions=["zero_shot", "ppo"])
+    two = {"tasks": ["multi30k", "daily_dialog"], "overrides": {"multi30k": {}, "daily_dialog": {"prompt_tokens": 70}}}
+    ours = small("real", **two, meaningless=[], continued=[], conditions=["zero_shot", "ppo"])
     with open(home / "params.yaml", "w") as file:
         YAML().dump(ours.model_dump(mode="json"), file)
     (folder / ".gitignore").write_text(".scratch/\n__pycache__/\n")
     (folder / rekey.LOCKED).write_text("torch==1\n")
     git(folder, "init", "-q", "-b", "main")
     found = {"old": commit(folder)}
-    for name, edit in (("equal", EQUAL), ("digit", DIGIT)):
+    for name, edit, file in (("equal", EQUAL, LOSSES), ("digit", DIGIT, LOSSES), ("score", SCORE, METEOR)):
         git(folder, "checkout", "-q", "-b", name, "main")
-        found[name] = commit(folder, edit, LOSSES)
+        found[name] = commit(folder, edit, file)
     return folder, found
 
 
@@ -50,22 +52,34 @@ def test_rows_count_after_an_edit_that_changed_no_digit_and_after_no_other(repos
     record, root = folder / rekeyed.RECORD, ["--root", str(folder)]
     git(folder, "checkout", "-q", "digit")
     assert rekey_grue.main([commits["old"], *root]) == 1 and not record.exists()
-    assert "multi30k ppo differs first, of 1 that do; nothing is recorded" in capfd.readouterr().err
+    assert "daily_dialog ppo differs first, of 2 that do; nothing is recorded" in capfd.readouterr().err
     git(folder, "checkout", "-q", "equal")
     assert rekey_grue.main([commits["old"], *root]) == 0
-    assert "all bytes of 2 parts are equal" in capfd.readouterr().out
+    assert "all bytes of 4 parts are equal" in capfd.readouterr().out
     [said] = json.loads(record.read_text())
-    [[before, after]] = said["code"]["grue"]
-    assert rekeyed.names(folder) == {after: before} and [*said["compared"]] == [
-        "grue: multi30k ppo",
-        "grue: multi30k zero_shot",
-    ]
+    before, after = (rekey_grue.at(rekey.Commit(folder, name))["code"] for name in (commits["old"], commits["equal"]))
+    assert rekeyed.names(folder) == {after[name]: before[name] for name in before}
+    assert {*said["compared"]} == {f"grue: {task} {arm}" for task in before for arm in ("ppo", "zero_shot")}
     # the tree that has the record knows its code by the name that the rows have
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "the record")
     last = rekey.Commit(folder, "HEAD")
     last.lay()
-    assert rekey_grue.at(last)["code"] == {"multi30k": before}
+    assert rekey_grue.at(last)["code"] == before
     assert rekey_grue.main([commits["old"], *root]) == 0
     assert capfd.readouterr().out == "all rows of the benchmark that are committed count\n"
     assert len(json.loads(record.read_text())) == 1
+
+
+def test_of_an_edited_score_the_tasks_count_that_it_does_not_score(repository, at_hand, capfd):  # noqa: F811
+    folder, commits = repository
+    root = ["--root", str(folder)]
+    git(folder, "checkout", "-q", "score")
+    assert rekey_grue.main([commits["old"], *root]) == 1
+    assert "daily_dialog ppo differs first, of 2 that do; nothing is recorded" in capfd.readouterr().err
+    assert rekey_grue.main([commits["old"], "--tasks", "multi30k", *root]) == 0
+    assert capfd.readouterr().out.endswith("all rows of multi30k that are committed count\n")
+    [said] = json.loads((folder / rekeyed.RECORD).read_text())
+    assert {*said["compared"]} == {"grue: multi30k ppo", "grue: multi30k zero_shot"}
+    old, new = (rekey_grue.at(rekey.Commit(folder, name))["code"] for name in (commits["old"], commits["score"]))
+    assert said["code"]["grue"] == [[old["multi30k"], new["multi30k"]]]
