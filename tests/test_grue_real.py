@@ -440,7 +440,9 @@ def test_the_plan_says_what_is_missing_and_grows_with_what_is_asked(tmp_path, mo
     )
     assert grue_plan.main(["mini"]) == 1  # make grue-plan without a profile
     said = capsys.readouterr().err
-    assert "need no plan (make grue, 45 to 120 minutes); expected PROFILE=paper\n" in said and "No such file" not in said
+    assert (
+        "need no plan (make grue, 45 to 120 minutes); expected PROFILE=paper\n" in said and "No such file" not in said
+    )
 
     ours, task = grue.load(ROOT / "grue" / "paper" / "params.yaml"), tasks.task("common_gen")
     model = grue_plan.shape(ours, False)
