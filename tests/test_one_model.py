@@ -68,7 +68,7 @@ def test_the_rows_of_a_profile_are_marked_when_its_ledger_is_written(tmp_path, r
         params = checks.load(ROOT / "profiles" / name / "params.yaml")
         given = SimpleNamespace(
             folder=params.folder, root=params.root, task=params.task, seeds=params.seeds, claims=(), profile=name,
-            reports_folder=tmp_path / name,
+            all_runs=params.all_runs, reports_folder=tmp_path / name,
         )  # fmt: skip
         assert one_model.marked(profile.write(given)) is expected
         assert (one_model.SAID in (tmp_path / name / "claims" / "claims.md").read_text(encoding="utf-8")) is expected
