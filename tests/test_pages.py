@@ -295,7 +295,7 @@ def test_that_a_run_may_diverge_is_said_once(mini):
     assert few.count("diverges") == 1 and "; this holds for untrained; PPO, reward of 0 % of the labels; " in few
 
 
-def test_a_claim_that_is_only_not_listed_is_not_said_to_lack_seeds(mini):
+def test_a_claim_that_could_not_be_listed_is_said_to_lack_what_it_lacks_and_no_seeds(mini):
     ledger = json.loads((ROOT / "reports/mini/claims/claims.json").read_text())["rows"]
     assert any(told.UNLISTED in r["lacks"] for r in ledger)  # the ledger's words for it
     registered = shutil.copy(ROOT / "reports/registered.json", mini.reports_folder.parent)
@@ -304,7 +304,10 @@ def test_a_claim_that_is_only_not_listed_is_not_said_to_lack_seeds(mini):
         text, answer = pages.claims_markdown(page), pages.answer(page)
     finally:
         Path(registered).unlink()
-    assert "not on this profile's list" in text and told.UNLISTED not in text
+    lacks = (
+        "2 or more repetitions (runs a seed, by `replicate`) of PPO, 50 tokens (`vocabulary_50`); a place on its list"
+    )
+    assert lacks in text and told.UNLISTED not in text
     assert "This profile does not judge the claims behind it; the registered design `settle`, on more draws" in answer
 
 

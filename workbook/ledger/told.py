@@ -25,7 +25,7 @@ def in_words(tested: pd.DataFrame) -> pd.DataFrame:
     known = "|".join(algorithms())
 
     def said(test: str) -> str:
-        whole = "not on this profile's list" if test == UNLISTED else test
+        whole = "not on this profile's list" if test == UNLISTED else test.replace(UNLISTED, "a place on its list")
         return re.sub(rf"^({known})(?![\w-])", lambda found: label(found[0]), whole)
 
     return tested.assign(test=tested.test.map(said)) if len(tested) else tested

@@ -28,7 +28,7 @@ from workbook.figures import about
 from workbook.figures.names import decoded_how, everywhere, names
 from workbook.figures.parts import Shown, save, short
 from workbook.ledger import answer as answering
-from workbook.ledger import beside, careful, checks, judge, told
+from workbook.ledger import beside, careful, checks, judge, listed, told
 from workbook.ledger import page as ledger_page
 from workbook.ledger.claim import conditions_of
 from workbook.results import design, tables
@@ -86,9 +86,9 @@ class Page:
         mine = [i for i in params.claims if known[i].report == self.name]
         compared = [c for c in params.all_runs if any(c in conditions_of(known[i]) for i in mine)]
         everything = tables_of.load(params, compared)
-        lost = {i: sorted(conditions_of(known[i]) & set(everything.missing)) for i in mine}
-        lost = {i: gone for i, gone in lost.items() if gone}
-        rows = beside.put(judge.ledger(known, everything, [i for i in mine if i not in lost]), params)
+        lost = {i: sorted(gone) for i in mine if (gone := conditions_of(known[i]) & set(everything.missing))}
+        rows = judge.ledger(known, everything, [i for i in mine if i not in lost])
+        rows = beside.put(listed.told(rows, listed.lacking(known, params.all_runs)), params)
         return [r for r in rows if r["report"] == self.name and r["id"] not in lost], lost
 
 
