@@ -61,8 +61,10 @@ def test_a_machine_is_named_with_its_card_and_is_none_without(monkeypatch):
     names = [f"{processes.machine()}, NVIDIA A100", f"{processes.machine()}, NVIDIA H100"]
     assert [one["machine"] for one in found] == names
     (why,) = units.differs(*found)
-    assert why.startswith("GPU (start `make reproduce` where the GPU is that of its workers): NVIDIA A100 (compute")
-    assert " on the head, NVIDIA H100 (compute capability 9.0" in why and not units.differs(found[0], found[0])
+    assert why.startswith("GPU: NVIDIA A100 (compute") and " on the head, NVIDIA H100 (compute capability 9.0" in why
+    assert why.endswith("; start `make reproduce` where the GPU is that of its workers") and not units.differs(
+        found[0], found[0]
+    )
     assert units.about("no file", "imdb")["machine"] == processes.machine()
     for device in ("cuda:1", "cuda"):
         with pytest.raises(ConfigError, match=f"device {device}: expected a GPU that torch .* can use, found none"):

@@ -301,4 +301,6 @@ def test_the_page_marks_what_is_not_settled_and_names_what_the_benchmark_tested(
     (tmp_path / "grue" / "claims.csv").write_text(f"id,word\nP13,holds\nP13,holds\nP16,{ELSEWHERE}\n")
     assert f": 1 have words [on the benchmark]({combine.BENCHMARK}), 1 are tested nowhere here." in page()
     assert f"| **[P13]({combine.BENCHMARK}#p13-holds)** c | holds | human raters |" in page()
+    combine.combine(combine.find_ledgers(tmp_path), tmp_path)
+    assert "\n\n1 have words [on the benchmark](grue/claims.md), which" in (tmp_path / "claims.md").read_text()
     assert f"| **[P16]({combine.WRITTEN})** c | {combine.NOT_TESTED} | human raters |" in page()

@@ -369,7 +369,7 @@ def test_a_worker_of_several_threads_is_refused_and_told_how_to_start():
     with LocalCluster(threads_per_worker=2, **here) as started, Client(started) as client:
         found = client.submit(units.about, "no file", "imdb", pure=False).result(timeout=240)
     why = units.differs(units.about("no file", "imdb"), found)
-    assert why == ["tasks at once (start a worker with --nthreads 1): 1 on the head, 2 there"]
+    assert why == ["tasks at once: 1 on the head, 2 there; start it with --nthreads 1"]
 
 
 def test_a_worker_that_ends_after_its_work_and_before_it_is_fetched_is_gone(two, world, monkeypatch):

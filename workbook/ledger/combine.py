@@ -68,6 +68,8 @@ def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[
     said += [f"{profile}: {one_model.SAID}" for profile in single]
     if len(set(rules.values())) > 1:
         said.append(_apart(rules, ledgers, Path(folder).parent / "claims.yaml"))
+    if on_benchmark := _on_benchmark(Path(folder)):
+        said.append(f"{len(on_benchmark)} have words [on the benchmark](grue/claims.md), which is no column here.")
     shown = [
         {
             "claim": f"{r['id']}: {r['claim']}",

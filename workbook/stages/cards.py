@@ -89,15 +89,14 @@ def machine(device: str = "cpu") -> str:
 
 
 def in_keys(device: str) -> dict[str, str]:
-    """What the keys of runs say of the card of this process, under what to do where head and worker differ; nothing on
-    a CPU. Raises ConfigError where there is none."""
+    """What the keys of runs say of this process's card; nothing on a CPU. Raises ConfigError where there is none."""
     if device == "cpu":
         return {}
     name = card(device)
     from workbook.runs import means  # and torch with it
 
     said = means.facts(SimpleNamespace(**{**means.AS_WRITTEN, "device": device}))
-    return {f"GPU ({ADVICE})": f"{name} (compute capability {said['capability']}, CUDA {said['cuda']})"}
+    return {"GPU": f"{name} (compute capability {said['capability']}, CUDA {said['cuda']})"}
 
 
 def of_head(device: str) -> None:

@@ -65,14 +65,14 @@ def own(dask_worker: Any) -> Path:
 
 
 def at_once() -> dict[str, int]:
-    """Tasks that this process does side by side, under what to do where it is not one: folder, output and torch's modes
-    are the process's, and only one unit at a time can have them."""
+    """Tasks that this process does side by side, which has to be one: folder, output and torch's modes are the
+    process's, and only one unit at a time can have them."""
     from distributed import get_worker
 
     count = 1
     with contextlib.suppress(ValueError):  # the head is no worker
         count = get_worker().state.nthreads
-    return {"tasks at once (start a worker with --nthreads 1)": count}
+    return {"tasks at once": count}
 
 
 def lacking(hashes: Iterable[str], dask_worker: Any) -> list[str]:

@@ -22,6 +22,8 @@ from workbook.stages.processes import ONE_THREAD
 from workbook.store import identity
 from workbook.store.fingerprint import libraries
 
+ADVICE = {"GPU": f"; {cards.ADVICE}", "tasks at once": "; start it with --nthreads 1"}  # where head and worker differ
+
 
 class Unit(NamedTuple):
     stage: str
@@ -71,7 +73,7 @@ def differs(head: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """Why a worker cannot take part, a line each: what `about` says there and on the head."""
     mine, its = head["same"], other["same"]
     lines = [
-        f"{n}: {mine.get(n, 'none')} on the head, {its.get(n, 'none')} there"
+        f"{n}: {mine.get(n, 'none')} on the head, {its.get(n, 'none')} there{ADVICE.get(n, '')}"
         for n in sorted(mine.keys() | its.keys())
         if mine.get(n) != its.get(n)
     ]
