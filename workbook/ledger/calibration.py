@@ -10,6 +10,7 @@ claim's own numbers are there those of the draws that gave it its word. yardstic
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,7 @@ from ruamel.yaml import YAML
 from workbook.ledger import beside, checks, judge, listed, looks, sensitivity, yardsticks
 from workbook.ledger.claim import Claim, ClaimError
 from workbook.ledger.contrast import measure
+from workbook.ledger.made import Made
 from workbook.ledger.page import write_csv
 from workbook.ledger.sensitivity import NOTHING, REVERSED, SEED, STATED
 from workbook.results import results as tables
@@ -43,30 +45,33 @@ SHARES = {  # name: the truth of every part, in effects stated; the words that a
     "refuted_nothing": (NOTHING, AGAINST),
     "wrong_reversed": (REVERSED, (*FOR, TOO_SMALL)),
 }
-ERRORS = ("smaller_stated", "refuted_stated", "holds_nothing", "wrong_reversed")  # words that are false there
+PART = "holds_part"  # as stated but for one part, of which nothing is there: the claim is false by the least
+ERRORS = ("smaller_stated", "refuted_stated", "holds_nothing", PART, "wrong_reversed")  # words that are false there
 TITLES = {
     "holds_stated": "holds, as stated",
     "smaller_stated": "smaller, as stated",
     "refuted_stated": "refuted, as stated",
     "holds_nothing": "holds, nothing there",
+    PART: "holds, one part not there",
     "refuted_nothing": "refuted, nothing there",
     "wrong_reversed": "wrong, reversed",
 }
 READ = (
     "*How to read this.* A row is a claim, a cell the share of simulated worlds in which it gets such a word, at "
-    "{seeds} seeds. *As stated*: every part of the claim has the effect stated beforehand (an equality: no difference; "
-    "a threshold: passed by that much). *Nothing there*: no part has any (an equality: twice its margin; a threshold: "
-    "missed by as much). *Reversed*: every part has the stated effect the other way (an equality: four times its "
-    "margin; a threshold: missed by three times as much). *Holds* counts both words that hold, *smaller* only the "
-    "second, *refuted* too small and opposite, *wrong* of a reversed claim holds and too small. Good is near 1 in the "
-    "first and fifth column: the claim's tests can say yes where the paper is right, and no where nothing is there (a "
-    "single test in one direction says no in .975 at most). The other four are errors and should be at most "
-    "{alpha:g}.\n\n"
-    "The noise is normal, with the covariance over the {own} seeds of the claim's own numbers, all its tests together; "
-    "each world is judged by the tests of its own n, which know nothing of that covariance. {looked}It is itself an "
-    "estimate from {own} seeds: the shares of a claim are those of noise like that. The yardstick is taken as exact, "
-    "which understates errors where it is known to little. A share p of {worlds:,} worlds has "
-    "the standard error sqrt(p (1 - p) / {worlds}), at most {most:.3f}; 0.000 says less than {rare:.4f} with 95 % "
+    "{seeds} seeds. *As stated*: every part of the claim has the effect stated beforehand (an equality: no "
+    "difference; a threshold: passed by that much). *Nothing there*: no part has any (an equality: twice its "
+    "margin; a threshold: missed by as much). *One part not there*: nothing of one part, all others as stated, "
+    "whichever part makes a claim that is false hold most often. *Reversed*: every part has the stated effect the "
+    "other way (an equality: four times its margin; a threshold: missed by three times as much). *Holds* counts "
+    "both words that hold, *smaller* only the second, *refuted* too small and opposite, *wrong* of a reversed claim "
+    "holds and too small. Good is near 1 in the first and sixth column: the claim's tests can say yes where the "
+    "paper is right, and no where nothing is there (a single test in one direction says no in .975 at most). The "
+    "other five are errors and should be at most {alpha:g}.\n\n"
+    "The noise is normal, with the covariance over the {own} seeds of the claim's own numbers, all its tests "
+    "together; each world is judged by the tests of its own n, which know nothing of that covariance. {looked}It is "
+    "itself an estimate from {own} seeds: the shares of a claim are those of noise like that. The yardstick is "
+    "taken as exact, which understates errors where it is known to little. A share p of {worlds:,} worlds has the "
+    "standard error sqrt(p (1 - p) / {worlds}), at most {most:.3f}; 0.000 says less than {rare:.4f} with 95 % "
     "confidence. Seed {seed}; in `calibration.csv` each share stands with its standard error."
 )
 
@@ -78,9 +83,9 @@ def rows_of(
     worlds: int = WORLDS,
     at: Sequence[int] = (),
 ) -> list[dict[str, Any]]:
-    """A row per claim and number of seeds: id, n, own (seeds of which the noise is), worlds, seed, each of `SHARES`,
-    and its `_se`; with `at`, the numbers of seeds at which a design looks, one more, of `sensitivity.sequence`. Claims
-    of which a test has no sample (`made.Made`) have none.
+    """A row per claim and number of seeds: id, n, own (seeds of which the noise is), worlds, seed, each of `TITLES`
+    (`PART`: the largest, whichever part is gone), and its `_se`; with `at`, the numbers of seeds at which a design
+    looks, one more, of `sensitivity.sequence`. Claims of which a test has no sample (`made.Made`) have none.
 
     results: claim -> those of its conditions. se: sqrt(p (1 - p) / worlds).
     Raises: ClaimError for results of fewer seeds than a verdict takes, as no covariance of so few says anything.
@@ -98,19 +103,30 @@ def rows_of(
         made = [measure(test, claim, results[name], "test") for test in claim.deciding]
         if any(one.sample is None for one in made):
             continue
-        truths = {truth for truth, _ in SHARES.values()}
         for n in [*seeds, *([LOOKS] if at else [])]:
-            if n == LOOKS:
-                last = {truth: sensitivity.sequence(claim, made, at, truth, worlds) for truth in truths}
-                said = {truth: [word for word, _ in found] for truth, found in last.items()}
-            else:
-                said = {truth: sensitivity.words(claim, made, n, truth, worlds) for truth in truths}
+            said = functools.cache(functools.partial(_words, claim, made, at if n == LOOKS else n, worlds))
+            shares = {key: sensitivity.share(said(truth), wanted) for key, (truth, wanted) in SHARES.items()}
+            shares[PART] = max(sensitivity.share(said(truth), FOR) for truth in _barely_false(claim, len(made)))
             row = {"id": name, "n": n, "own": len(results[name].seeds), "worlds": worlds, "seed": SEED}
-            for key, (truth, wanted) in SHARES.items():
-                row[key] = share = sensitivity.share(said[truth], wanted)
-                row[f"{key}_se"] = math.sqrt(share * (1 - share) / worlds)
+            for key in TITLES:
+                row[key] = shares[key]
+                row[f"{key}_se"] = math.sqrt(shares[key] * (1 - shares[key]) / worlds)
             rows.append(row)
     return rows
+
+
+def _words(claim: Claim, made: Sequence[Made], at: int | Sequence[int], worlds: int, truth) -> list[str]:
+    """Of each world: by one look at so many seeds, or at a design's looks."""
+    if isinstance(at, int):
+        return sensitivity.words(claim, made, at, truth, worlds)
+    return [word for word, _ in sensitivity.sequence(claim, made, at, truth, worlds)]
+
+
+def _barely_false(claim: Claim, parts: int) -> list[float | tuple[float, ...]]:
+    """Truths of a claim's parts of which as many are as stated as can be while the claim is false."""
+    if claim.decided_by == "any" or parts == 1:
+        return [NOTHING]
+    return [tuple(NOTHING if part == gone else STATED for part in range(parts)) for gone in range(parts)]
 
 
 def page(rows: Sequence[Mapping[str, Any]], profile: str, left: Sequence[str]) -> str:
@@ -169,7 +185,7 @@ def write(params, worlds: int = WORLDS) -> Path:
     rows = rows_of(known, results, worlds=worlds, at=at)
     simulated = {row["id"] for row in rows}
     left = [name for name in params.claims if name not in simulated]
-    names = ["id", "n", "own", "worlds", "seed", *(f"{key}{more}" for key in SHARES for more in ("", "_se"))]
+    names = ["id", "n", "own", "worlds", "seed", *(f"{key}{more}" for key in TITLES for more in ("", "_se"))]
     write_csv(params.reports_folder / "calibration.csv", names, [[row[name] for name in names] for row in rows])
     estimated = yardsticks.rows_of(known, results, level)
     lines = [[float(f"{v:.4g}") if isinstance(v, float) else v for v in row.values()] for row in estimated]

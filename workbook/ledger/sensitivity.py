@@ -49,8 +49,11 @@ def assay(claim: Claim, made: Sequence[Made], looks: Sequence[int], repeats: int
     )
 
 
-def words(claim: Claim, made: Sequence[Made], n: int, effect: float, repeats: int = REPEATS) -> list[str]:
-    """The claim's word in `repeats` made-up worlds of n seeds whose effects are `effect` times the stated ones.
+def words(
+    claim: Claim, made: Sequence[Made], n: int, effect: float | Sequence[float], repeats: int = REPEATS
+) -> list[str]:
+    """The claim's word in `repeats` made-up worlds of n seeds whose effects are `effect` times the stated ones: one
+    number for all tests, or one a test.
 
     The noise is normal, with the covariance over seeds of the claim's own numbers; the same call gives the same words.
     """
@@ -59,7 +62,7 @@ def words(claim: Claim, made: Sequence[Made], n: int, effect: float, repeats: in
 
 
 def sequence(
-    claim: Claim, made: Sequence[Made], looks: Sequence[int], effect: float, repeats: int = REPEATS
+    claim: Claim, made: Sequence[Made], looks: Sequence[int], effect: float | Sequence[float], repeats: int = REPEATS
 ) -> list[tuple[str, int]]:
     """(the claim's last word, the seeds it took) in such worlds, looked at after each n of `looks` at
     `sequential.levels`. A claim leaves at the first look at which each of its deciding tests is settled."""
@@ -81,12 +84,12 @@ def share(said: Sequence[str], wanted: Sequence[str]) -> float:
     return sum(word in wanted for word in said) / len(said)
 
 
-def _worlds(made: Sequence[Made], n: int, effect: float, repeats: int) -> np.ndarray:
+def _worlds(made: Sequence[Made], n: int, effect: float | Sequence[float], repeats: int) -> np.ndarray:
     """[repeats, all m, n]: the same noise for every n and effect, cut or moved."""
     numbers = np.vstack([one.sample.values for one in made])  # [all m, seeds]
     centred = (numbers - numbers.mean(1, keepdims=True)) / np.sqrt(numbers.shape[1] - 1)
     drawn = np.random.default_rng(SEED).normal(size=(n, repeats, numbers.shape[1]))
-    means = np.concatenate([one.sample.at(effect) for one in made])
+    means = np.concatenate([one.sample.at(e) for one, e in zip(made, np.broadcast_to(effect, len(made)))])
     return np.einsum("nrs,ms->rmn", drawn, centred) + means[:, None]
 
 
