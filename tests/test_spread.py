@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +27,7 @@ def test_components_and_their_intervals_by_hand():
     assert alike.draw[:2] == (0.0, 0.0) and alike.share[0] == alike.share[2] == 1.0
     same = spread.one_way(np.array([[1.0, 2.0], [1.0, 2.0]]))  # runs that never differ
     assert same.run == (0.0, 0.0, 0.0) and same.share == (0.0, 0.0, 0.0)
+    assert spread.one_way(np.ones((3, 5))).share == (0.0, 0.0, 0.0)
 
 
 def test_intervals_cover_what_was_planted():
@@ -53,6 +55,28 @@ def test_evaluation_is_what_prompts_and_runs_leave_of_an_answer():
     assert spread.evaluation(prompts + runs, 100)[0] == pytest.approx(0, abs=1e-9)
     estimate, low, high = spread.evaluation(prompts + runs + rng.normal(0, 0.5, (200, 4, 5)), 100)
     assert estimate == pytest.approx(0.05, rel=0.05) and low < estimate < high
+    assert spread.evaluation(rng.normal(0, 0.5, (200, 4, 5)), 100)[0] == pytest.approx(0.05, rel=0.05), (
+        "at most so much"
+    )
+
+
+def test_a_draw_that_lacks_the_texts_of_a_run_is_left_out(tmp_path):
+    """As where a row came out otherwise on another processor. A text may hold a line separator."""
+    names = [name for repeated in closer.REPEATED.values() for name in repeated]
+    rows = [
+        {"condition": c, "seed": s, "prompt": f"p{s} {k}", "response": "a\u2028b", "score": 0.1 * k + 0.01 * i}
+        for i, c in enumerate(names) for s in (1, 2, 3) for k in range(2) if (c, s) != (names[1], 2)
+    ]  # fmt: skip
+
+    def kept(found) -> dict:
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found)
+        (tmp_path / "samples.jsonl").write_text(lines, encoding="utf-8")
+        return spread._answers(tmp_path)
+
+    assert {d.shape[::2] for d in kept(rows).values()} == {(2, 2)}  # draws 1 and 3
+    assert kept([row for row in rows if row["seed"] != 3]) == kept([]) == {}
+    with pytest.raises(ValueError, match="expected the same prompts of each draw"):
+        kept([{**row, "prompt": "another"} if row is rows[0] else row for row in rows])
 
 
 def test_the_committed_components_are_those_of_the_committed_draws():

@@ -110,6 +110,8 @@ def spoiled(ours: pd.DataFrame, how: str) -> pd.DataFrame:
         return ours[ours.condition == "zero_shot"]
     if how == "semicolons":
         return ours.astype(str).agg(";".join, axis=1).to_frame(";".join(ours.columns))
+    if how == "commas":
+        return ours
     return ours.drop(columns="condition")
 
 
@@ -139,6 +141,7 @@ def test_every_split_and_decoding_has_every_seed(params, ours, tmp_path):
         ("twice", "two rows of zero_shot, seed 1"),
         ("number", "score: expected finite numbers, found inf in row"),
         ("whole", "seed: expected whole numbers, found 1.5 in row 2"),
+        ("commas", "rows have more cells than the header has columns"),
         ("semicolons", "one column, 'condition;seed;"),
         ("gone", "no such file; expected a CSV file"),
         ("few", "mine: decides no claim"),
@@ -153,6 +156,8 @@ def test_every_split_and_decoding_has_every_seed(params, ours, tmp_path):
 def test_a_bad_table_is_refused(params, ours, tmp_path, how, said):
     if how != "gone":
         spoiled(ours, how).to_csv(tmp_path / "mine.csv", index=False)
+    if how == "commas":
+        (tmp_path / "mine.csv").write_text(ours.to_csv(index=False, lineterminator=",\n").replace(",\n", "\n", 1))
     with pytest.raises(ClaimError) as error:
         submitted.judged(KNOWN, submitted.read(tmp_path / "mine.csv", params))
     message = str(error.value)

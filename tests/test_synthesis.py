@@ -56,7 +56,8 @@ def planted(
     ]
     params = SimpleNamespace(
         profile=profile, seeds=seeds, task_name=task, learner={"kl_coef": 0.05}, bring=SimpleNamespace(model=""),
-        claims=(), all_runs={c: {} for c in known}, model_dump=lambda mode: dict.fromkeys(sources.WHOLE, task),
+        claims=(), all_runs={c: {} for c in known}, continued={},
+        model_dump=lambda mode: dict.fromkeys(sources.WHOLE, task),
     )  # fmt: skip
     results = Results(params, pd.DataFrame(rows), pd.DataFrame(), {}, {}, {}, {}, {}, {})
     return Source(profile, params, results, known, {})
@@ -196,6 +197,20 @@ def test_no_yardstick_no_effect():
     flat = source.results.per_seed.assign(score=lambda t: t.score.where(t.condition != "ppo_kl_0", 0.25))
     row = specification.curve(ASKED, [replace(source, results=replace(source.results, per_seed=flat))])[0]
     assert row.effect is None and row.difference == pytest.approx(0.1, abs=0.01)
+
+
+def test_a_run_that_broke_down_in_a_seed_has_no_effect_and_stops_nothing():
+    """Of the condition: no specification; of the yardstick's: one without an effect in yardsticks."""
+    source = planted("a", 0.1)
+    rows = source.results.per_seed
+
+    def curve(condition: str):
+        lost = rows.assign(score=rows.score.where((rows.condition != condition) | (rows.seed != 2)))
+        return specification.curve(ASKED, [replace(source, results=replace(source.results, per_seed=lost))])
+
+    assert all(row.n == 0 for row in curve("hundred"))
+    (row, *_) = curve("ppo_kl_0")
+    assert row.n == 5 and row.effect is None
 
 
 @pytest.mark.parametrize(
@@ -433,7 +448,8 @@ def test_each_change_of_a_word_has_the_step_that_made_it(tmp_path):
         "Z09": ["holds", "holds", "–", "not listed", "no longer listed here"],
         "Z10": ["holds", "holds", "–", "not tested", "settings and draws"],
     }  # Z04: nobody tested it
-    assert "7 of 9 claims have a word of another kind: 2 by draws; 2 by settings and draws;" in mini
+    assert "The words of 7 of 9 claims changed their kind on the way: 2 by draws; 2 by settings and draws;" in mini
+    assert " Z05 ended as they began." in mini
     assert "1 of them are no longer listed here. 2 of them are new." in mini and "no step turned a word" in head
     left = cells_of(other)
     assert left["Z01"][2:] == ["–", "too small", "rule"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
 import pandas as pd
 
-from workbook.results.files import per_seed
+from workbook.results.files import per_seed, read_rows
 from workbook.store.tables import read_table
 
 
@@ -73,5 +72,5 @@ def rows_of(found: Found, condition: str, name: str) -> list[dict]:
 def _parsed(path: Path, written: int) -> list[dict]:
     """The rows of a file as it was written at that time (ns)."""
     if path.suffix == ".jsonl":
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+        return read_rows(path)
     return read_table(path)

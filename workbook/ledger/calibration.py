@@ -24,7 +24,7 @@ from workbook.ledger.claim import Claim, ClaimError
 from workbook.ledger.contrast import measure
 from workbook.ledger.made import Made
 from workbook.ledger.page import write_csv
-from workbook.ledger.sensitivity import NOTHING, REVERSED, SEED, STATED
+from workbook.ledger.sensitivity import MIDWAY, NOTHING, REVERSED, SEED, STATED
 from workbook.results import results as tables
 from workbook.results.files import DRAWS
 from workbook.results.results import read_per_seed
@@ -45,14 +45,14 @@ SHARES = {  # name: the truth of every part, in effects stated; the words that a
     "refuted_nothing": (NOTHING, AGAINST),
     "wrong_reversed": (REVERSED, (*FOR, TOO_SMALL)),
 }
-PART = "holds_part"  # as stated but for one part, of which nothing is there: the claim is false by the least
+PART = "holds_barely_false"  # all parts as stated but one, of which there is just too little for it to be true
 ERRORS = ("smaller_stated", "refuted_stated", "holds_nothing", PART, "wrong_reversed")  # words that are false there
 TITLES = {
     "holds_stated": "holds, as stated",
     "smaller_stated": "smaller, as stated",
     "refuted_stated": "refuted, as stated",
     "holds_nothing": "holds, nothing there",
-    PART: "holds, one part not there",
+    PART: "holds, one part just false",
     "refuted_nothing": "refuted, nothing there",
     "wrong_reversed": "wrong, reversed",
 }
@@ -60,13 +60,14 @@ READ = (
     "*How to read this.* A row is a claim, a cell the share of simulated worlds in which it gets such a word, at "
     "{seeds} seeds. *As stated*: every part of the claim has the effect stated beforehand (an equality: no "
     "difference; a threshold: passed by that much). *Nothing there*: no part has any (an equality: twice its "
-    "margin; a threshold: missed by as much). *One part not there*: nothing of one part, all others as stated, "
-    "whichever part makes a claim that is false hold most often. *Reversed*: every part has the stated effect the "
-    "other way (an equality: four times its margin; a threshold: missed by three times as much). *Holds* counts "
-    "both words that hold, *smaller* only the second, *refuted* too small and opposite, *wrong* of a reversed claim "
-    "holds and too small. Good is near 1 in the first and sixth column: the claim's tests can say yes where the "
-    "paper is right, and no where nothing is there (a single test in one direction says no in .975 at most). The "
-    "other five are errors and should be at most {alpha:g}.\n\n"
+    "margin; a threshold: missed by as much). *One part just false*: nothing of one part (an equality: its margin; "
+    "a threshold: just reached), all others as stated; the largest share, whichever part it is, which chance makes "
+    "rather too large. *Reversed*: every part has the stated effect the other way (an equality: four times its "
+    "margin; a threshold: missed by three times as much). *Holds* counts both words that hold, *smaller* only the "
+    "second, *refuted* too small and opposite, *wrong* of a reversed claim holds and too small. Good is near 1 in "
+    "the first and sixth column: the claim's tests can say yes where the paper is right, and no where nothing is "
+    "there (a single test in one direction says no in .975 at most). The other five are errors and should be at "
+    "most {alpha:g}.\n\n"
     "The noise is normal, with the covariance over the {own} seeds of the claim's own numbers, all its tests "
     "together; each world is judged by the tests of its own n, which know nothing of that covariance. {looked}It is "
     "itself an estimate from {own} seeds: the shares of a claim are those of noise like that. The yardstick is "
@@ -82,10 +83,12 @@ def rows_of(
     seeds: Sequence[int] = SEEDS,
     worlds: int = WORLDS,
     at: Sequence[int] = (),
+    alpha: float = ALPHA,
 ) -> list[dict[str, Any]]:
     """A row per claim and number of seeds: id, n, own (seeds of which the noise is), worlds, seed, each of `TITLES`
     (`PART`: the largest, whichever part is gone), and its `_se`; with `at`, the numbers of seeds at which a design
-    looks, one more, of `sensitivity.sequence`. Claims of which a test has no sample (`made.Made`) have none.
+    looks, one more, of `sensitivity.sequence` by this alpha. Claims of which a test has no sample (`made.Made`) have
+    none.
 
     results: claim -> those of its conditions. se: sqrt(p (1 - p) / worlds).
     Raises: ClaimError for results of fewer seeds than a verdict takes, as no covariance of so few says anything.
@@ -104,9 +107,9 @@ def rows_of(
         if any(one.sample is None for one in made):
             continue
         for n in [*seeds, *([LOOKS] if at else [])]:
-            said = functools.cache(functools.partial(_words, claim, made, at if n == LOOKS else n, worlds))
+            said = functools.cache(functools.partial(_words, claim, made, at if n == LOOKS else n, worlds, alpha))
             shares = {key: sensitivity.share(said(truth), wanted) for key, (truth, wanted) in SHARES.items()}
-            shares[PART] = max(sensitivity.share(said(truth), FOR) for truth in _barely_false(claim, len(made)))
+            shares[PART] = max(sensitivity.share(said(truth), FOR) for truth in _barely_false(claim))
             row = {"id": name, "n": n, "own": len(results[name].seeds), "worlds": worlds, "seed": SEED}
             for key in TITLES:
                 row[key] = shares[key]
@@ -115,18 +118,20 @@ def rows_of(
     return rows
 
 
-def _words(claim: Claim, made: Sequence[Made], at: int | Sequence[int], worlds: int, truth) -> list[str]:
-    """Of each world: by one look at so many seeds, or at a design's looks."""
+def _words(claim: Claim, made: Sequence[Made], at: int | Sequence[int], worlds: int, alpha: float, truth) -> list[str]:
+    """Of each world: by one look at so many seeds, or at a design's looks, whose levels keep alpha together."""
     if isinstance(at, int):
         return sensitivity.words(claim, made, at, truth, worlds)
-    return [word for word, _ in sensitivity.sequence(claim, made, at, truth, worlds)]
+    return [word for word, _ in sensitivity.sequence(claim, made, at, truth, worlds, alpha)]
 
 
-def _barely_false(claim: Claim, parts: int) -> list[float | tuple[float, ...]]:
-    """Truths of a claim's parts of which as many are as stated as can be while the claim is false."""
-    if claim.decided_by == "any" or parts == 1:
-        return [NOTHING]
-    return [tuple(NOTHING if part == gone else STATED for part in range(parts)) for gone in range(parts)]
+def _barely_false(claim: Claim) -> list[tuple[float, ...]]:
+    """Truths of a claim's parts of which as many are as stated as can be while the claim is false by the least: of a
+    difference nothing is there, of an equality its margin, of a threshold what just reaches it."""
+    least = [MIDWAY if test.threshold or test.direction == "equal" else NOTHING for test in claim.deciding]
+    if claim.decided_by == "any":
+        return [tuple(least)]
+    return [tuple(each if part == k else STATED for k, each in enumerate(least)) for part in range(len(least))]
 
 
 def page(rows: Sequence[Mapping[str, Any]], profile: str, left: Sequence[str]) -> str:
@@ -174,15 +179,15 @@ def write(params, worlds: int = WORLDS) -> Path:
     known = checks.load(params.folder / params.root / "claims.yaml")
     listed.check(known, params.claims, params.all_runs, params.profile)
     at: Sequence[int] = ()
-    level = dict.fromkeys(params.claims, ALPHA)
+    alpha, level = ALPHA, dict.fromkeys(params.claims, ALPHA)
     if (params.reports_folder / DRAWS).is_file():
         design = _registered(params.folder / "registered.yaml")
-        results, at = judged(design, params), design.looks
-        of = dict(zip(at, levels(at, design.alpha)))
+        results, at, alpha = judged(design, params), design.looks, design.alpha
+        of = dict(zip(at, levels(at, alpha)))
         level = {name: of.get(len(found.seeds), of[at[-1]]) for name, found in results.items()}
     else:
         results = dict.fromkeys(params.claims, tables.load(params, judge.runs_of(known, params)))
-    rows = rows_of(known, results, worlds=worlds, at=at)
+    rows = rows_of(known, results, worlds=worlds, at=at, alpha=alpha)
     simulated = {row["id"] for row in rows}
     left = [name for name in params.claims if name not in simulated]
     names = ["id", "n", "own", "worlds", "seed", *(f"{key}{more}" for key in TITLES for more in ("", "_se"))]

@@ -25,7 +25,7 @@ from workbook.figures.names import names
 from workbook.figures.parts import save
 from workbook.results import design
 from workbook.results.design import Compared
-from workbook.results.files import SAMPLES, read_text, standing
+from workbook.results.files import SAMPLES, read_rows, standing
 from workbook.results.results import Results, load, once
 from workbook.results.tables import between, markdown, number, safe, signed
 from workbook.statistics import paired
@@ -155,7 +155,7 @@ def commonest(texts: Sequence[str]) -> str:
 def samples(reports: Path) -> dict[str, list[str]]:
     """Condition -> the first seed's committed texts, of samples.jsonl."""
     file, found = standing(reports, SAMPLES), {}
-    lines = [json.loads(line) for line in read_text(file).splitlines()] if file.is_file() else []
+    lines = read_rows(file) if file.is_file() else []
     for line in lines:
         if line["seed"] == lines[0]["seed"]:
             found.setdefault(line["condition"], []).append(line["response"])

@@ -22,6 +22,7 @@ from workbook.statistics.sequential import levels
 
 REPEATS, SEED = 400, 0
 STATED, NOTHING, REVERSED = 1.0, 0.0, -1.0  # effects in units of the stated one
+MIDWAY = 0.5  # of an equality its margin, of a threshold what just reaches it
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,9 @@ class Assay:
     refuted: float
 
 
-def assay(claim: Claim, made: Sequence[Made], looks: Sequence[int], repeats: int = REPEATS) -> Assay | None:
+def assay(
+    claim: Claim, made: Sequence[Made], looks: Sequence[int], repeats: int = REPEATS, alpha: float = ALPHA
+) -> Assay | None:
     """The assay sensitivity of a claim's deciding tests, looked at after each n seeds of `looks` (often one); None
     where a test has no sample.
 
@@ -44,8 +47,8 @@ def assay(claim: Claim, made: Sequence[Made], looks: Sequence[int], repeats: int
     if any(one.sample is None for one in made):
         return None
     return Assay(
-        holds=share([word for word, _ in sequence(claim, made, looks, STATED, repeats)], FOR),
-        refuted=share([word for word, _ in sequence(claim, made, looks, NOTHING, repeats)], AGAINST),
+        holds=share([word for word, _ in sequence(claim, made, looks, STATED, repeats, alpha)], FOR),
+        refuted=share([word for word, _ in sequence(claim, made, looks, NOTHING, repeats, alpha)], AGAINST),
     )
 
 
@@ -62,14 +65,20 @@ def words(
 
 
 def sequence(
-    claim: Claim, made: Sequence[Made], looks: Sequence[int], effect: float | Sequence[float], repeats: int = REPEATS
+    claim: Claim,
+    made: Sequence[Made],
+    looks: Sequence[int],
+    effect: float | Sequence[float],
+    repeats: int = REPEATS,
+    alpha: float = ALPHA,
 ) -> list[tuple[str, int]]:
     """(the claim's last word, the seeds it took) in such worlds, looked at after each n of `looks` at
-    `sequential.levels`. A claim leaves at the first look at which each of its deciding tests is settled."""
+    `sequential.levels`, alpha over all of them together. A claim leaves at the first look at which each of its deciding
+    tests is settled."""
     worlds = _worlds(made, looks[-1], effect, repeats)
     said: list[tuple[str, int]] = [("", 0)] * repeats
     going = np.arange(repeats)
-    for n, level in zip(looks, levels(looks)):
+    for n, level in zip(looks, levels(looks, alpha)):
         parts = list(zip(*_judged(made, worlds[going, :, :n], level)))
         for world, found in zip(going, parts):
             said[world] = decide(combine(found, claim.decided_by)), n

@@ -45,6 +45,8 @@ def read(path: str | Path, params) -> Results:
         raise ClaimError(f"{path}: no such file; expected a CSV file") from None
     except (OSError, UnicodeDecodeError, pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         raise ClaimError(f"{path}: expected a CSV file, found {error}") from None
+    if not isinstance(table.index, pd.RangeIndex):  # pandas takes the first cell for the row's name then
+        raise ClaimError(f"{path}: rows have more cells than the header has columns; expected as many in each")
     if len(table.columns) == 1 and {";", "\t"} & {*str(table.columns[0])}:
         raise ClaimError(f"{path}: one column, {table.columns[0]!r}; expected commas between columns")
     table = table.assign(**{k: v for k, v in (("split", "test"), ("decoding", "plain")) if k not in table})

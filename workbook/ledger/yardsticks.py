@@ -45,8 +45,8 @@ def rows_of(
     rows = []
     for name, found in results.items():
         for test in claims[name].deciding:
-            made, span = measure(test, claims[name], found, "test"), numbers(test, found)
-            if span is None or made.sample is None or len(made.sample.values) != 1:
+            made = measure(test, claims[name], found, "test")
+            if made.sample is None or len(made.sample.values) != 1 or (span := numbers(test, found)) is None:
                 continue
             sign = 1 if test.direction == "equal" else direction(test.direction)
             exact, drawn = smaller(made.sample.values[0], span, sign * made.component.stated, levels[name], worlds)

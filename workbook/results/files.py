@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import bz2
+import json
 import lzma
 from pathlib import Path
+from typing import Any
 
 PER_SEED, CURVES, CONDITIONS, FACTS = "per_seed.csv", "curves.csv", "conditions.json", "facts.json"
 SAMPLES, EPISODES = "samples.jsonl", "episodes.json"
@@ -37,6 +39,17 @@ def read_text(file: Path) -> str:
     """The text of a table, packed or not."""
     with OPENS.get(file.suffix, open)(file, "rt", encoding="utf-8") as stream:
         return stream.read()
+
+
+def lines_of(file: Path) -> list[str]:
+    """The lines of a file of JSON lines, packed or not: a text in it may hold U+2028 and its like, at which
+    `str.splitlines` would cut too."""
+    return [line for line in read_text(file).split("\n") if line]
+
+
+def read_rows(file: Path) -> list[dict[str, Any]]:
+    """The rows of a file of JSON lines, packed or not."""
+    return [json.loads(line) for line in lines_of(file)]
 
 
 def table_of(reports: Path) -> Path | None:

@@ -19,7 +19,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from workbook.results.files import CONDITIONS, CURVES, EPISODES, FACTS, SAMPLES, per_seed, read_text, standing
+from workbook.results.files import (
+    CONDITIONS,
+    CURVES,
+    EPISODES,
+    FACTS,
+    SAMPLES,
+    per_seed,
+    read_rows,
+    read_text,
+    standing,
+)
 
 NEEDED = ("condition", "algorithm", "kl_coef", "kl_target", "updates", "seed", "split", "decoding", "score")
 WHAT = {  # table: what is not shown without it
@@ -135,8 +145,7 @@ def load(params, conditions: Sequence[str]) -> Results:
     lacking = {name: what for name, what in WHAT.items() if not standing(folder, name).is_file()}
     curves = pd.DataFrame() if CURVES in lacking else pd.read_csv(standing(folder, CURVES), low_memory=False)
     samples: dict[str, list[dict]] = {c: [] for c in found}
-    for line in [] if SAMPLES in lacking else read_text(standing(folder, SAMPLES)).splitlines():
-        sample = json.loads(line)
+    for sample in [] if SAMPLES in lacking else read_rows(standing(folder, SAMPLES)):
         samples.get(sample["condition"], []).append(sample)
     episodes, configs, facts = (_json(standing(folder, name)) for name in (EPISODES, CONDITIONS, FACTS))
     configs = {c: _as_stated(params, c, there[c]) for c in found} if CONDITIONS in lacking else configs

@@ -34,6 +34,7 @@ from workbook.results.files import (
     PER_SEED,
     SAMPLES,
     TEXTS_OF_A_SEED,
+    read_rows,
 )
 from workbook.results.tables import short
 from workbook.store.files import atomic_json, atomic_write
@@ -118,7 +119,7 @@ def write(folder: Path, conditions: Iterable[str], seeds: Iterable[int], out: Pa
 def _texts(path: Path, first: int) -> Iterator[dict[str, Any]]:
     """All of the first seed's, and as many of every other's as pages show."""
     of_seed: Counter[int] = Counter()
-    for sample in map(json.loads, filter(None, path.read_text(encoding="utf-8").splitlines())):
+    for sample in read_rows(path):
         of_seed[sample["seed"]] += 1
         if sample["seed"] == first or of_seed[sample["seed"]] <= TEXTS_OF_A_SEED:
             yield shown(sample)

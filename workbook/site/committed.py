@@ -20,7 +20,7 @@ import yaml
 from workbook.figures.names import called
 from workbook.ledger.combine import find_ledgers
 from workbook.ledger.ruling import AWAITING, ELSEWHERE
-from workbook.results.files import SAMPLES, read_text, standing, table_of
+from workbook.results.files import SAMPLES, read_rows, standing, table_of
 from workbook.results.tables import safe, short
 from workbook.site import benchmark
 
@@ -148,7 +148,7 @@ def read_params(root: Path, profile: str) -> dict[str, Any]:
 def read_texts(reports: Path) -> dict[str, list[Text]]:
     """Condition -> its texts, of every seed in samples.jsonl."""
     file, found = standing(reports, SAMPLES), {}
-    for line in map(json.loads, read_text(file).splitlines() if file.is_file() else ()):
+    for line in read_rows(file) if file.is_file() else ():
         response = safe(" ".join(line["response"].split()))
         text = f"*{safe(short(line['prompt']))}* → {response} ({line['score']:.2f})"
         found.setdefault(line["condition"], []).append(Text(line["seed"], text))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import html
-import json
 import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
-from workbook.results.files import SAMPLES, read_text, standing
+from workbook.results.files import SAMPLES, read_rows, standing
 from workbook.results.tables import join
 
 SHOWN = {  # run: what it is called; the first prompt of the first seed is shown, whatever they wrote
@@ -47,7 +46,7 @@ class Three(NamedTuple):
 
 def three(reports: Path) -> Three:
     """The first prompt of samples.jsonl. Raises: ValueError if a run of `SHOWN` is missing, or has another one."""
-    rows = [json.loads(line) for line in read_text(standing(reports, SAMPLES)).splitlines()]
+    rows = read_rows(standing(reports, SAMPLES))
     first = {}
     for row in rows:
         first.setdefault(row["condition"], row)

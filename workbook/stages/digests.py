@@ -19,7 +19,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from workbook.results.files import CONDITIONS, CURVES, EPISODES, FACTS, PER_SEED, REGISTERED, SAMPLES
+from workbook.results.files import CONDITIONS, CURVES, EPISODES, FACTS, PER_SEED, REGISTERED, SAMPLES, lines_of
 from workbook.store.files import atomic_json, file_hash
 
 LEDGER = "claims"
@@ -33,7 +33,7 @@ def run_digests(folder: Path) -> dict[str, str]:
         with open(folder / name, encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
                 parts.setdefault(row["condition"], []).append(f"{name} {json.dumps(row)}")
-    for line in (folder / SAMPLES).read_text(encoding="utf-8").splitlines():
+    for line in lines_of(folder / SAMPLES):
         parts.setdefault(json.loads(line)["condition"], []).append(line)
     for name in (CONDITIONS, EPISODES):
         for condition, value in json.loads((folder / name).read_text(encoding="utf-8")).items():

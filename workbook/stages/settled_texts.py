@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from workbook.results.files import SAMPLES, TEXTS_OF_A_SEED, packed, read_text
+from workbook.results.files import SAMPLES, TEXTS_OF_A_SEED, packed, read_rows
 from workbook.results.pack import write_packed
 from workbook.results.tables import short
 from workbook.runs import conditions, experiment
@@ -38,7 +38,7 @@ class Texts:
 
     def __init__(self, params: Params, table: pd.DataFrame):
         self.params, self.table, self.path = params, table, params.reports_folder / packed(SAMPLES)
-        self.kept = [json.loads(line) for line in read_text(self.path).splitlines()] if self.path.is_file() else []
+        self.kept = read_rows(self.path) if self.path.is_file() else []
 
     def lacking(self, draw: int) -> list[str]:
         """The runs of a draw that have rows and no texts, in the order of the settings; one that broke down has none

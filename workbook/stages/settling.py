@@ -17,7 +17,7 @@ import pandas as pd
 from workbook.ledger import beside, careful, combine, looks, page, profile, registered, sensitivity
 from workbook.ledger.claim import Claim, ClaimError, Test, repetitions
 from workbook.ledger.contrast import in_words, measure
-from workbook.results.files import DRAWS, SAMPLES, packed, read_text
+from workbook.results.files import DRAWS, SAMPLES, lines_of, packed
 from workbook.results.measures import yardstick_of
 from workbook.results.pack import write_packed
 from workbook.results.results import NEEDED, with_settings
@@ -136,7 +136,7 @@ class Settling:
         claim = self.claims[row["id"]]
         results = looks.results_of(self.table, self.design.draws[: row["look"]], self.params)
         made = [measure(test, claim, results, "test") for test in claim.deciding]
-        found = sensitivity.assay(claim, made, self.design.looks)
+        found = sensitivity.assay(claim, made, self.design.looks, alpha=self.design.alpha)
         return found and dataclasses.asdict(found)
 
     def _judged_by(self) -> str:
@@ -194,10 +194,8 @@ class Settling:
 def forget_texts(reports: Path, runs: Collection[tuple[str, int]]) -> None:
     """Take the texts of runs, (condition, draw), out of the committed ones: their rows count no more."""
     if (file := reports / packed(SAMPLES)).is_file():
-        lines = read_text(file).splitlines(keepends=True)
-        stays = [
-            line for line, text in zip(lines, map(json.loads, lines)) if (text["condition"], text["seed"]) not in runs
-        ]
+        texts = [(line, json.loads(line)) for line in lines_of(file)]
+        stays = [f"{line}\n" for line, text in texts if (text["condition"], text["seed"]) not in runs]
         write_packed(file, "".join(stays).encode())
 
 

@@ -126,6 +126,7 @@ def write(root: Path, claims: Mapping[str, Claim], out: Path) -> str:
         lines = [line for row, last in zip(rows, now) if (line := _line(row, last, settled, claims))]
         if lines:
             shown = [{**line, "by what": join(line["by what"]) or "–"} for line in lines]
+            shown = [{k: v for k, v in line.items() if k != "back"} for line in shown]
             text += [f"## {profile}", _summary(lines), markdown(pd.DataFrame(shown))]
     atomic_write(out / PAGE, "\n\n".join(text) + "\n")
     return f"[What changed, claim by claim]({PAGE}), since the edition before."
@@ -174,7 +175,7 @@ def _line(row: Mapping[str, Any], last: Mapping[str, Any], registered: Mapping[s
     if early:
         steps += ["draws"] * (kind(early) != now)
     line = {"claim": f"{name} {claims[name].claim}", "before": shown[0], "today's rule": shown[1]}
-    return {**line, "first five draws": early or "–", "now": shown[2], "by what": steps}
+    return {**line, "first five draws": early or "–", "now": shown[2], "by what": steps, "back": first == now}
 
 
 def _summary(lines: Sequence[Mapping[str, Any]]) -> str:
@@ -183,8 +184,10 @@ def _summary(lines: Sequence[Mapping[str, Any]]) -> str:
     gone, new = sum(step.startswith(GONE) for step in steps), steps.count(NEW)
     turned = [[s for s in line["by what"] if s != NEW and not s.startswith(GONE)] for line in lines]
     by = Counter(join(found) for found in turned if found)
-    said = f"{sum(by.values())} of {len(lines)} claims have a word of another kind"
+    said = f"The words of {sum(by.values())} of {len(lines)} claims changed their kind on the way"
     said += (": " + "; ".join(f"{many} by {step}" for step, many in by.most_common()) if by else "") + "."
+    back = [line["claim"].partition(" ")[0] for line, found in zip(lines, turned) if found and line["back"]]
+    said += f" {join(back)} ended as they began." * bool(back)
     return said + f" {gone} of them are {GONE}." * bool(gone) + f" {new} of them are new." * bool(new)
 
 

@@ -190,7 +190,11 @@ def _cells(axis: Axes, names: Sequence[str], columns: Sequence[tuple[str, str]],
     axis.set_xticks(range(len(columns)), said, rotation=90 * (len(columns) > 3), fontsize=8)
     axis.grid(visible=False)
     axis.tick_params(axis="both", length=0)
-    axis.set_title("how many specifications each cell holds (empty box: never run)", fontsize=9, color=NOTE)
+    axis.set_title(
+        "how many specifications each cell holds, those without a yardstick too (empty box: never run)",
+        fontsize=9,
+        color=NOTE,
+    )
     for side in axis.spines.values():
         side.set_visible(False)
 

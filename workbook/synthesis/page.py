@@ -66,15 +66,16 @@ reinforcement learning draws by chance), and with the *evaluation* (what is samp
 condition of each metric is a difference of two, as claims ask for it. By one-way random-effects analysis of variance,
 normal numbers taken for granted: the interval of runs is chi-square's, that of draws Williams', rather too wide.
 *Evaluation* is a part of *between runs*: how far one answer's score is from its prompt's and its run's mean, over the
-root of {prompts} prompts, from the five answers a run whose texts are kept (interval: t over draws); of other metrics
-nothing is kept answer by answer. Which prompts are asked is the same for the runs of a draw and counts in *draws*.
+root of {prompts} prompts, from the five answers a run whose texts are kept (interval: t over draws). It is at most so
+much: each run answered a prompt once, so that what one policy does with one prompt is in it. Of other metrics nothing
+is kept answer by answer. Which prompts are asked is the same for the runs of a draw and counts in *draws*.
 *Real reviews*: the profile `{reviews}`, runs from {seeds} RL seeds on one base model and the same prompts; it has no
 draws, and other texts, models and learning rates, so that its sizes are to be set beside the others, no more.
 
 How to read it: n draws with r runs each give a mean with a standard error of √((draws² + runs² / r) / n). Where *runs*
-is the larger, as for every difference here, another run on the same draws is worth nearly as much as one on a new draw;
-where *draws* is, as for the human text of a single condition, only new draws help. [A closer look](closer.md) has the
-share of runs in the variance."""
+is much the larger, as for every difference here, another run on the same draws is worth nearly as much as one on a new
+draw; where *draws* is, as for the human text of a single condition, only new draws help. [A closer look](closer.md)
+has the share of runs in the variance."""
 COMPONENTS = """### In the edition before (texts of free length, β 0.05)
 
 Variance of one deciding contrast of one run on one draw, in yardsticks², averaged over the contrasts of a metric

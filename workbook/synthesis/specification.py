@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -25,7 +25,7 @@ from workbook.ledger.claim import DECODINGS, METRICS, YARDSTICK, ClaimError, rep
 from workbook.ledger.contrast import yardstick
 from workbook.results.design import plain
 from workbook.results.measures import MEASURES, yardstick_of
-from workbook.results.results import Results
+from workbook.results.results import ReportError, Results
 from workbook.statistics import paired
 from workbook.synthesis.sources import Source
 
@@ -216,7 +216,7 @@ def _measured(
         if any((arms[0] == a).all() and (arms[1] == b).all() for a, b in seen):
             continue
         seen.append(arms)
-        span, unit = paired.mean_interval(arms[0] - arms[1]), yardstick(results, metric)
+        span, unit = paired.mean_interval(arms[0] - arms[1]), _whole(yardstick, results, metric)
         usable = unit is not None and unit.excludes(0)
         scaled = [v / abs(unit.estimate) if usable and v is not None else None for v in (*_ends(span),)]
         row = Specification(
@@ -243,10 +243,19 @@ def _measured(
 
 
 def _repeated(results: Results, condition: str, metric: str, decoding: str) -> np.ndarray:
-    """[runs, seeds]: the condition, and its repetitions that have the metric; empty without the condition's own."""
+    """[runs, seeds]: the condition, and its repetitions that have the metric in every seed; empty without the
+    condition's own."""
     there = [c for c in repetitions(results.params.all_runs, condition) if c in set(results.conditions)]
-    found = {c: v for c in there if (v := results.values(c, metric, decoding)) is not None}
+    found = {c: v for c in there if (v := _whole(results.values, c, metric, decoding)) is not None}
     return np.array([*found.values()] if condition in found else [])
+
+
+def _whole(read: Callable[..., Any], *given: Any) -> Any:
+    """What is read of the table; None too where a run broke down in some seeds, which the ledger leaves open."""
+    try:
+        return read(*given)
+    except ReportError:
+        return None
 
 
 def _ends(span: paired.Interval) -> tuple[float, float | None, float | None]:

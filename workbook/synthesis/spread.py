@@ -6,7 +6,6 @@ rows = table(root / "reports/settle", 1024)    # a row per metric and repeated c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from workbook.results.files import DRAWS, SAMPLES, per_seed, read_text, standing
+from workbook.results.files import DRAWS, SAMPLES, per_seed, read_rows, standing
 from workbook.results.results import read_per_seed
 from workbook.results.tables import between, join, number
 from workbook.statistics.components import components
@@ -24,6 +23,7 @@ from workbook.statistics.paired import ALPHA, mean_interval
 from workbook.synthesis import closer
 
 REVIEWS = "reviews"  # the profile whose RL seeds share one base model
+KEPT = ["condition", "seed", "prompt", "score"]  # of an answer
 OF_EACH = "score"  # the metric that a kept answer has of its own
 Ends = tuple[float, float, float]  # estimate, low, high
 ENDS, NO_ENDS = ("", "_low", "_high"), (None, None, None)
@@ -62,7 +62,8 @@ def one_way(d: np.ndarray, alpha: float = ALPHA) -> Spread:
     ratio = np.maximum((square / found.run / limits - 1) / runs, 0) if found.run > 0 else np.full(2, np.inf)
     draw = np.maximum(free[0] * (square - limits * found.run) / (runs * stats.chi2.ppf(levels, free[0])), 0)
     low, high = 1 / (1 + ratio[::-1])
-    return Spread(_roots(found.draw, *draw), _roots(found.run, *run), (1 - found.share, float(low), float(high)))
+    share = 1 - found.share if found.run > 0 else 0.0
+    return Spread(_roots(found.draw, *draw), _roots(found.run, *run), (share, float(low), float(high)))
 
 
 def between_seeds(values: np.ndarray, alpha: float = ALPHA) -> Ends:
@@ -72,10 +73,11 @@ def between_seeds(values: np.ndarray, alpha: float = ALPHA) -> Ends:
 
 
 def evaluation(scores: np.ndarray, prompts: int) -> Ends:
-    """Standard deviation that sampling alone gives the mean over so many prompts, with its t interval over draws.
+    """Standard deviation that sampling gives the mean over so many prompts, at most, with its t interval over draws.
 
     scores [n >= 2 draws, r >= 2 runs, k >= 2 prompts]: of single answers to the same prompts; counted is what is left
-    of an answer beside its prompt's and its run's mean. Which prompts were asked is the same for all runs of a draw.
+    of an answer beside its prompt's and its run's mean: what a policy does with one prompt and not with another is in
+    it too, as each answered a prompt once. Which prompts were asked is the same for all runs of a draw.
     """
     rest = scores - scores.mean(1, keepdims=True) - scores.mean(2, keepdims=True) + scores.mean((1, 2), keepdims=True)
     _, runs, answers = scores.shape
@@ -137,18 +139,20 @@ def _seeds(folder: Path, metric: str) -> dict[str, np.ndarray]:
 
 
 def _answers(folder: Path) -> dict[str, np.ndarray]:
-    """Condition -> scores of the answers that are kept, [draws, runs, prompts], of repetitions that have the same
-    prompts; none without texts."""
+    """Condition -> scores of the answers that are kept, [draws, runs, prompts], of the draws of which every repetition
+    has its own, to the same prompts; none with fewer than two."""
     if not (file := standing(folder, SAMPLES)).is_file():
         return {}
     names = {name for repeated in closer.REPEATED.values() for name in repeated}
-    kept = pd.DataFrame(
-        [row for line in read_text(file).split("\n") if line and (row := json.loads(line))["condition"] in names]
-    )
+    kept = pd.DataFrame([row for row in read_rows(file) if row["condition"] in names], columns=KEPT)
     kept["place"] = kept.groupby(["condition", "seed"]).cumcount()
     by = {name: rows.pivot(index="seed", columns="place") for name, rows in kept.groupby("condition")}
+    there = sorted(set.intersection(*({*by[name].index} if name in by else set() for name in names)))
+    if len(there) < 2:
+        return {}
+    by = {name: rows.loc[there] for name, rows in by.items()}
     first = by[next(iter(by))].prompt
-    if {*by} != names or not all(rows.prompt.equals(first) for rows in by.values()):
+    if not all(rows.prompt.equals(first) for rows in by.values()):
         raise ValueError(f"{file}: expected the same prompts of each draw in {join(sorted(names))}")
     scores = closer.stacked({name: rows.score.to_numpy(float) for name, rows in by.items()}, closer.REPEATED)
     return {name: np.moveaxis(d, 0, 1) for name, d in scores.items()}
