@@ -282,8 +282,9 @@ def test_rows_that_count_no_more_are_set_aside(folder, monkeypatch):
     assert f"{len(other)} committed rows are of other code or settings and do not count" in settling.said()
     texts = settled_texts.Texts(settling.params, settling.table).path
     lines = [
-        json.dumps({"condition": name, "seed": seed}) + "\n" for name, seed in (("zero_shot", 201), ("ppo_kl_0", 202))
-    ]
+        json.dumps({"condition": name, "seed": seed, "response": "a\u2028b"}, ensure_ascii=False) + "\n"
+        for name, seed in (("zero_shot", 201), ("ppo_kl_0", 202))
+    ]  # a text may hold what Python splits lines at
     write_packed(texts, "".join(lines).encode())
     settling.add(201, rows)
     assert tables.read_table(path) == rows and settling.next()[0] == 202
