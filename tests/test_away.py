@@ -7,23 +7,27 @@ import itertools
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
 import threading
 import time
+import types
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from ruamel.yaml import YAML
 
 from rlnlp.settings import ConfigError
 from tests.executed import ROOT
+from tests.waiting import until
 from workbook.results.files import CONDITIONS, PER_SEED
 from workbook.runs import checks
-from workbook.stages import adopt, away, base_model
+from workbook.stages import adopt, away, base_model, cards
 from workbook.stages.pipeline import REPRO
 from workbook.stages.processes import ask
 from workbook.store.files import read_json
@@ -257,6 +261,47 @@ def test_a_process_sees_one_of_the_gpus_that_were_given():
         assert subprocess.run(command, env=environment, capture_output=True, text=True).stdout.strip() == seen
 
 
+def test_more_gpus_than_are_there_are_refused(monkeypatch):
+    monkeypatch.setattr(cards, "visible", lambda: ["4", "7"])
+    params = types.SimpleNamespace(device="cuda")
+    with pytest.raises(ConfigError, match="--gpus 3: expected at most 2, as many as"):
+        away.run(params, 4, 3, 1.0)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prctl")
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM])
+def test_its_processes_end_with_it(tmp_path, sign):
+    """Killed, and told to stop in the middle of a unit that would go on for long."""
+    (tmp_path / "forever.py").write_text(FOREVER)
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"}
+    begun = subprocess.Popen([sys.executable, "forever.py"], cwd=tmp_path, env=environment)
+    until((tmp_path / "pid").exists)
+    worker = psutil.Process(int((tmp_path / "pid").read_text()))
+    begun.send_signal(sign)
+    begun.wait(120)
+    until(lambda: not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE, "the worker's end")
+
+
+FOREVER = """
+import os, sys, threading
+from pathlib import Path
+from types import SimpleNamespace
+from workbook.stages import away
+from workbook.stages.command import status
+
+def about(*given):
+    os.replace(Path("new").write_text(str(os.getpid())) and "new", "pid")
+    threading.Event().wait()
+
+if __name__ == "__main__":
+    away.about, away.conditions.main = about, lambda given: 0
+    params = SimpleNamespace(
+        device="cpu", precision="fp32", folder=Path.cwd(), root=".", scratch=Path.cwd(), path=Path("params.yaml")
+    )
+    sys.exit(status(lambda: away.run(params, 1, 1, 1e9), False, "the same command goes on"))
+"""
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU")
 def test_a_machine_without_a_gpu_is_one_message():
     with pytest.raises(ConfigError, match="device cuda: expected a GPU that torch .* can use, found none"):
@@ -318,6 +363,8 @@ def test_a_file_that_is_not_what_was_packed_is_refused_and_nothing_is_written(th
         ({"runs/ppo_kl_default/more.csv": b""}, "runs/ppo_kl_default/more.csv: not in the manifest"),
         ({"../out.csv": b""}, "expected results of stages alone, found ../out.csv"),
         ({"manifest.json": None}, "no manifest.json"),
+        ({"manifest.json": b"[]"}, "manifest.json: expected profile, stages, brought and about"),
+        ({"manifest.json": b'{"profile": "gpu", "stages": {}}'}, "as `away pack` writes them; lacks brought"),
     )
     for i, (changes, said) in enumerate(cases):
         source = packed(there, home.parents[1] / f"packed{i}", **changes)

@@ -488,7 +488,20 @@ def test_from_a_worker_comes_nothing_but_finished_units(tmp_path):
             parcels.unpack(packed(name), tmp_path / "b")
     with pytest.raises(ConfigError, match="expected finished units alone"):
         parcels.unpack(packed(good, tarfile.SYMTYPE), tmp_path / "b")
+    for name in ("../x", "tune/ppo/lr1/row.json", "runs/a b/c/final", "runs"):
+        with pytest.raises(ConfigError, match="expected finished units alone"):
+            parcels.unpack(packed(name, tarfile.DIRTYPE), tmp_path / "b")
+    parcels.unpack(b"", tmp_path / "b")
     assert not [path for path in (tmp_path / "b").rglob("*") if path.is_file()]
+
+
+def test_a_parcel_that_is_cut_short_goes_to_another_worker_and_ends_nothing(alone):
+    work, said = alone()
+    unit = Unit("runs@ppo_kl_0", 1)
+    work.open[unit.stage] = {unit}
+    for content in (packed("head/x"), packed("runs/ppo_kl_0/seed1-00ff/final/x")[:100]):
+        work._end(unit, Done(lambda content=content: ("", False, content), ()), "tls://there")
+    assert work.queue == [unit, unit] and all("goes to another worker (tls://there: " in line for line in said)
 
 
 # ------------------------------------------------------------------------------------------------------------- faults
@@ -607,6 +620,11 @@ def test_a_unit_whose_workers_end_goes_on_as_long_as_it_gets_further(alone):
         work._end(unit, gone, "tls://there")
     assert [" goes to another worker" in line for line in said] == [True] * 6 + [False]
     assert "the head tries it itself" in said[-1] and not work.open[unit.stage]
+    work, said = alone()  # of a search the second candidate begins at nothing again
+    for what, step in (("lr 1", 14), ("lr 2", 3), ("lr 2", 9), ("lr 3", 1), ("lr 3", 1), ("lr 3", 1)):
+        log.write_text(f"{what}: 10%|# | {step}/15 [00:10<00:20, 3.1update/s]")
+        work._end(unit, gone, "tls://there")
+    assert len(said) == 6 and all(" goes to another worker" in line for line in said)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
@@ -630,7 +648,7 @@ def test_a_full_disk_then_a_clock_that_jumps_back_lose_nothing_that_was_finished
         patch.setattr(time, "time_ns", lambda: int(time.time() * 1e9))
         work, said = alone()
         until(lambda: done(work, stage), lambda: f"the end: {said}")
-    assert said == [f"{stage}, draw 1, done", f"{stage}, draw 2, done"]
+    assert said == [f"{stage}, draw 1, done"]  # draw 2 is finished: no worker gets it again
     assert before == (kept.stat().st_ino, (kept / ".hash").stat().st_mtime_ns)
     assert (world / ".scratch/tests" / units.log_of(Unit(stage, 2))).read_text().count(" 0/15 ") == 1
     assert collected(world, monkeypatch) == without_workers(made)

@@ -299,16 +299,18 @@ def test_what_the_page_of_findings_says_of_real_rows_is_in_their_draws():
         f"PPO {bleu['sup_ppo']}, NLPO {bleu['sup_nlpo']}",
     ):
         assert wanted in told, wanted
-    for task, answer, metric, digits in (
-        ("daily_dialog", "always inform", "metric/intent", 3),
-        ("daily_dialog", "always inform", "reward", 3),
-        ("daily_dialog", "a full stop", "reward", 3),
-        ("common_gen", "a X the Y in the X", "reward", 3),
-        ("common_gen", "another human's reference", "reward", 3),
-        ("multi30k", "source", "metric/sacrebleu", 1),
+    for task, answer, metric, digits, phrase in (
+        ("daily_dialog", "always inform", "metric/intent", 3, 'in "always inform" in {}'),
+        ("daily_dialog", "always inform", "reward", 3, '("always inform" {})'),
+        ("daily_dialog", "a full stop", "reward", 3, 'against {} ("always inform"'),
+        ("daily_dialog", "what mostly follows", "metric/intent", 3, "has the right act in {} of the same turns"),
+        ("daily_dialog", "what mostly follows", "reward", 3, "of the same turns and is paid {}, more"),
+        ("common_gen", "a X the Y in the X", "reward", 3, 'The answer "a X the Y in the X" is paid {}, another'),
+        ("common_gen", "another human's reference", "reward", 3, "another human's {}."),
+        ("multi30k", "source", "metric/sacrebleu", 1, "against {} for the English as it stands"),
     ):
         (value,) = {*values(task, answer, metric, digits)}
-        assert f" {value}" in told, answer
+        assert phrase.format(value) in told, answer
 
 
 def test_the_table_has_a_line_for_each_test_and_one_for_a_claim_without(known):

@@ -164,7 +164,13 @@ def test_a_seed_finished_before_edits_that_changed_no_digit_counts(world, traini
     write_params(world, learner={**SMALL["learner"], "gamma": 0.5})
     assert conditions.main([str(world / "params.yaml"), str(world / "build")]) == 0
     assert carry.recount(world, condition) == 0  # other settings
-    assert run(world) != found and len(trainings) == 2
+    last = run(world)
+    assert last != found and len(trainings) == 2
+    shutil.rmtree(last)
+    last.symlink_to(Path("..") / "removed" / "final", target_is_directory=True)  # as where the folder of old code went
+    rekeyed.add(tmp_path, {"code": {"seed": [["c" + was, "e"]]}})
+    assert carry.recount(world, condition) == 0 and not last.is_symlink()
+    assert run(world) == last and len(trainings) == 3
 
 
 def test_a_checkpoint_of_another_seed_is_refused(world, monkeypatch):

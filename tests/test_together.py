@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -65,7 +66,11 @@ def contents(folder: Path, name: str) -> dict[str, bytes]:
 
 def started(folder: Path, name: str, processes: int, program: tuple = ("-m", "workbook.stages.together")):
     """torchrun, on a port of its own; what all of them print."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    told = together.TORCHRUN.replace("29611", port).replace(" N", f" {processes}").split()
+    torchrun = [sys.executable, "-m", "torch.distributed.run", *told[1:]]
     asked = [*program, "mini", name, "1", "--root", str(folder)]
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY), states.EVERY_UPDATE: "1", "OMP_NUM_THREADS": "1"}
     return subprocess.run([*torchrun, *asked], capture_output=True, text=True, cwd=REPOSITORY, env=env)
@@ -139,6 +144,15 @@ def test_a_refusal_comes_before_any_process_waits_for_another(made, monkeypatch,
     with pytest.raises(SystemExit):
         together.main(["mini", "ppo", "1", "--root", str(made)])
     assert "it is started by torchrun" in capsys.readouterr().err
+
+
+def test_torchruns_own_rendezvous_is_refused_as_whoever_reaches_it_can_run_anything(made):
+    own = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "1", "-m", "workbook.stages.together"]
+    asked = [*own, "mini", "nobody", "1", "--root", str(made)]
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    for insecure, said in (("", "can run any program in your name. Use torchrun --rdzv"), ("1", "called 'nobody'")):
+        found = subprocess.run(asked, capture_output=True, text=True, cwd=REPOSITORY, env={**env, "INSECURE": insecure})
+        assert found.returncode and said in found.stderr, found.stderr
 
 
 def test_a_relative_mirror_is_meant_from_where_one_stands(made, tmp_path, monkeypatch):

@@ -72,6 +72,12 @@ def opened(path: Path, scratch: Path) -> Iterator[tuple[dict[str, Any], Path]]:
 
 def check(params: Params, manifest: Mapping[str, Any], files: Path) -> None:
     """Raises ConfigError naming every stage whose code, settings or files are not those that they have to be."""
+    parts = {"profile": str, "stages": dict, "brought": dict, "about": dict}
+    known = manifest if isinstance(manifest, dict) else {}
+    if wrong := [name for name, what in parts.items() if not isinstance(known.get(name), what)]:
+        raise ConfigError(
+            f"manifest.json: expected {listed(list(parts))}, as `away pack` writes them; lacks {wrong[0]}"
+        )
     if manifest["profile"] != params.profile:
         raise ConfigError(f"expected results of the profile {params.profile}, found those of {manifest['profile']}")
     ours, wrong = away.given(params), []

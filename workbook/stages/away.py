@@ -17,6 +17,7 @@ import io
 import json
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import tarfile
@@ -33,10 +34,10 @@ from rlnlp.settings import ConfigError
 from workbook.runs import checks, conditions
 from workbook.runs.params import Params
 from workbook.stages import cards, depends, parcels, units
-from workbook.stages.command import status
+from workbook.stages.command import Stopped, status
 from workbook.stages.outside import planned
 from workbook.stages.pipeline import RUNS, key, kind
-from workbook.stages.processes import environment, machine
+from workbook.stages.processes import environment, machine, signal_at_parents_end
 from workbook.stages.progress import clock
 from workbook.store.files import atomic_json, file_hash, read_json
 from workbook.store.fingerprint import libraries
@@ -87,7 +88,9 @@ def given(params: Params) -> dict[str, dict[str, Any]]:
 
 def run(params: Params, jobs: int, gpus: int, seconds: float) -> bool:
     """All stages of a profile; whether all went well and nothing is left. Raises ConfigError on another machine than
-    the one that began."""
+    the one that began, and for more GPUs than are seen here."""
+    if params.device == "cuda" and gpus > (seen := len(cards.visible())) > 0:
+        raise ConfigError(f"--gpus {gpus}: expected at most {seen}, as many as this process may use ({cards.VISIBLE})")
     root = (params.folder / params.root).resolve()
     places = (str(path.relative_to(root)) for path in (params.folder, params.scratch))
     unit_of = functools.partial(_unit, str(root), *places)
@@ -99,8 +102,8 @@ def run(params: Params, jobs: int, gpus: int, seconds: float) -> bool:
     for number in range(jobs):
         slots.put(str(number % gpus) if params.device == "cuda" else "")
     with ProcessPoolExecutor(jobs, method, slot, (slots,)) as pool:
-        _one_machine(params, pool.submit(about, params.device, params.precision).result())
         try:
+            _one_machine(params, pool.submit(about, params.device, params.precision).result())
             for part in stages(params):
                 todo = {stage: units.of_stage(stage, params.folder) for stage in part}
                 both = unit_of, functools.partial(collect, str(params.folder))
@@ -119,6 +122,10 @@ def run(params: Params, jobs: int, gpus: int, seconds: float) -> bool:
         except BrokenProcessPool:
             print("a process was ended from outside; the same command goes on", file=sys.stderr)
             return False
+        except Stopped:  # not after what runs now, which may be hours: it goes on from its last state
+            for one in multiprocessing.active_children():
+                one.terminate()
+            raise
     return not failed
 
 
@@ -146,7 +153,8 @@ def whole_stages(
 
 
 def slot(slots) -> None:
-    """The GPU of this process, before anything looks for one."""
+    """The GPU of this process, before anything looks for one. It ends with what started it."""
+    signal_at_parents_end(signal.SIGKILL)
     if gpu := slots.get():
         known = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
         os.environ["CUDA_VISIBLE_DEVICES"] = known[int(gpu)] if int(gpu) < len(known) and known[0] else gpu

@@ -132,11 +132,28 @@ def _recount(condition: str) -> int:
         known = experiment.inputs(given, seed, given.run, experiment.settings_of(given, seed, config))
         codes = known["code"], *rekeyed.others(depends.ROOT, known["code"])
         now, *before = (home / f"seed{seed}-{digest({**known, 'code': code})[:16]}" for code in codes)
+        if (now / "final").is_symlink() and not (now / "final").exists():
+            (now / "final").unlink()  # what it led to was removed: the seed is trained again
         if not (now / "final").exists() and (there := [path for path in before if is_sealed(path / "final")]):
             now.mkdir(exist_ok=True)
             (now / "final").symlink_to(Path("..") / there[0].name / "final", target_is_directory=True)
             put += 1
     return put
+
+
+def finished(folder: Path, condition: str) -> set[int]:
+    """The seeds of a condition that lie finished in the scratch, by today's code and settings."""
+    with contextlib.chdir(folder):
+        if not Path("build/conditions", f"{condition}.json").is_file():
+            return set()
+        given = conditions.load_condition(condition)
+        if not any((given.scratch / "runs" / condition).glob("*/final")) or not cards.there(given.device):
+            return set()
+        from workbook.runs import experiment  # brings torch
+
+        tuned = experiment.chosen(given)
+        places = {seed: experiment.place(given, seed, tuned)[1] for seed in given.seeds}
+        return {seed for seed, place in places.items() if experiment.finished(given, place / "final")}
 
 
 def archives(params: Params) -> Path:

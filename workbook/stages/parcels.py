@@ -30,6 +30,7 @@ ALL = ("data", "models", "variants", "worlds")
 FINISHED = ("runs/*/*/final", "tune/*/*/row.json", "*_draw*/*/*/finished")  # in the scratch
 NAME = r"\w[\w.+-]*"
 FOLDERS = rf"(runs/{NAME}/{NAME}/final|{NAME}_draw\d+/{NAME}/{NAME}/finished)"
+INSIDE = re.compile(rf"{FOLDERS}(/{NAME})*")
 SAFE = re.compile(rf"{FOLDERS}(/{NAME})*/\.?{NAME}|tune/{NAME}/{NAME}/row\.json")
 
 
@@ -113,11 +114,14 @@ def packed(scratch: Path) -> bytes:
 
 def unpack(content: bytes, scratch: Path) -> None:
     """Put what a worker finished where its stage looks for it, whole; what is there stays. Raises ConfigError where
-    anything else is in it."""
+    anything else is in it, tarfile.TarError where it is cut short."""
+    if not content:
+        return
     scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=scratch) as given:
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-            if strange := [m.name for m in archive if not (m.isdir() or m.isfile() and SAFE.fullmatch(m.name))]:
+            known = {tarfile.DIRTYPE: INSIDE, tarfile.REGTYPE: SAFE, tarfile.AREGTYPE: SAFE}
+            if strange := [m.name for m in archive if not (m.type in known and known[m.type].fullmatch(m.name))]:
                 raise ConfigError(f"expected finished units alone from a worker, found {strange[0]}")
             archive.extractall(given, filter="data")
         for one in sorted(path for pattern in FINISHED for path in Path(given).glob(pattern)):

@@ -83,7 +83,7 @@ class Scheduler:
         ended = self.done | self.lost | self.failed.keys()
         ready = (s for s, n in self.waiting.items() if n <= (ended if kind(s) in COLLECT else self.done))
         first = sorted(ready, key=lambda stage: (self.place.get(stage, 0), self.durations.guess(stage)), reverse=True)
-        return next((stage for stage in first if self.ready(stage)), None)
+        return next(iter([stage for stage in first if self.ready(stage)]), None)  # all are asked: workers get units
 
     def ready(self, stage: str) -> bool:
         """Whether a stage can start whose needs are done; asked first, seeds of a run that are finished under the key
@@ -108,6 +108,8 @@ class Scheduler:
                     del self.waiting[stage]
                     self.say(f"{stage} started")
                     told = time.monotonic()
+                if self.sweep and len(self.running) >= self.jobs:  # the head's hands are full, not the workers'
+                    self.next_stage()
                 if not self.running and not (self.sweep and any(self.sweep.open.values())):
                     return not self.failed
                 time.sleep(0.1)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import tarfile
 import time
 from collections import Counter
 from collections.abc import Callable, KeysView
@@ -19,8 +20,9 @@ from uuid import uuid4
 
 from rlnlp.settings import ConfigError
 from workbook.runs import conditions
-from workbook.stages import parcels, units
+from workbook.stages import carry, parcels, units
 from workbook.stages.nb import ONLY_ASKED, ONLY_TRIED
+from workbook.stages.pipeline import RUNS, key, kind
 from workbook.stages.processes import ONE_THREAD
 from workbook.stages.progress import progress_of
 from workbook.stages.units import Outcome, Unit
@@ -29,7 +31,7 @@ from workbook.store.files import atomic_json, atomic_write, read_json
 FETCH_S = 600.0  # seconds that what a worker finished may take to come, policies among it; then it is gone
 TRIES = 3  # of a unit, where workers lack something, or die before it got further
 GONE = "it is gone"
-STEP = re.compile(r" (\d+)/\d+ ")  # in a progress bar
+BAR = re.compile(r"(.*?):.* (\d+)/\d+ ")  # what is done, and its step
 PLACES = "placement.json"  # in the scratch: draw -> kind of machine
 
 
@@ -53,7 +55,7 @@ class Sweep:
         self.queue: list[Unit] = []
         self.open: dict[str, set[Unit]] = {}  # stage -> its units that are not done
         self.failed: Counter[Unit] = Counter()
-        self.reached: Counter[Unit] = Counter()  # the step of its training at which a unit lost its worker
+        self.reached: Counter[tuple[Unit, str]] = Counter()  # of what it trained the step at which it lost its worker
         self.places = read_json(self.scratch / PLACES) or {}  # draw -> kind of machine
         lock, self.looked = self.folder / "dvc.lock", 0.0
         self.recorded = set(re.findall(r"^  (\S+@\S+):$", lock.read_text(), re.M)) if lock.is_file() else set()
@@ -65,9 +67,12 @@ class Sweep:
         return {**found, "same": {**found["same"], **ONE_THREAD}}
 
     def ready(self, stage: str) -> bool:
-        """Whether a stage can start: it has no units, or they are done. Asked first, it puts them into the queue."""
+        """Whether a stage can start: it has no units, or they are done. Asked first, it puts them into the queue, but
+        for seeds that lie finished in the scratch, which workers without the head's folder would train again."""
         if units.has(stage) and stage not in self.open and not self.variables(stage):
-            self.open[stage] = set(found := units.of_stage(stage, self.folder))
+            there = carry.finished(self.folder, key(stage)) if kind(stage) in RUNS else ()
+            found = [unit for unit in units.of_stage(stage, self.folder) if unit.draw not in there]
+            self.open[stage] = set(found)
             self.queue += found
         return not self.open.get(stage)
 
@@ -185,8 +190,10 @@ class Sweep:
         outcome = Outcome(f"{address}: {error}", again=True) if error else Outcome(*found)
         if error:
             future.cancel()
-        if outcome.packed:
+        try:
             parcels.unpack(outcome.packed, self.scratch)
+        except (ConfigError, tarfile.TarError) as wrong:  # one bad parcel is that worker's, and no reason to end
+            outcome = Outcome(f"{address}: {wrong}", again=True)
         if not (gone and self._further(unit)):
             self.failed[unit] += bool(outcome.error)
         if outcome.again and self.failed[unit] < TRIES:
@@ -200,9 +207,10 @@ class Sweep:
 
     def _further(self, unit: Unit) -> bool:
         """Whether it came further than where its worker before ended, by its log: one job's time may not be enough."""
-        bar = STEP.search(progress_of(self.scratch / units.log_of(unit)))
-        before, self.reached[unit] = self.reached[unit], max(self.reached[unit], int(bar[1]) if bar else 0)
-        return self.reached[unit] > before
+        bar = BAR.search(progress_of(self.scratch / units.log_of(unit)))
+        what, step = (bar[1], int(bar[2])) if bar else ("", 0)
+        before, self.reached[unit, what] = self.reached[unit, what], max(self.reached[unit, what], step)
+        return self.reached[unit, what] > before
 
 
 def fetched(future: Any) -> tuple[Any, str]:

@@ -1,6 +1,11 @@
 """One seed of one condition by several processes: on several GPUs, or on the cores of a CPU.
 
-    torchrun --nproc-per-node 4 -m workbook.stages.together PROFILE CONDITION SEED
+    torchrun --rdzv-backend static --master-addr 127.0.0.1 --master-port 29611 --nproc-per-node 4 \
+        -m workbook.stages.together PROFILE CONDITION SEED
+
+Without these three options torchrun listens in all networks for its own rendezvous, and unpickles what it is sent:
+whoever reaches that port runs any program in your name. So it is refused, unless INSECURE=1 is in the environment. The
+port that is left, 29611, lets nobody run anything, but is unencrypted and open to all.
 
 The setting `shards` says in how many parts a batch is sampled and learned from; the processes share them. Any number
 that divides it gives the same bits, one process (which needs no torchrun: `make reproduce`) among them. The first
@@ -28,6 +33,7 @@ from workbook.runs import checks, conditions, experiment, means, train
 from workbook.stages.command import status
 from workbook.stages.processes import mirror
 
+TORCHRUN = "torchrun --rdzv-backend static --master-addr 127.0.0.1 --master-port 29611 --nproc-per-node N"
 PATIENCE = timedelta(days=1)  # the others wait while the first one evaluates
 
 
@@ -82,7 +88,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=Path("."), help="folder of the repository")
     args = parser.parse_args(argv)
     if "WORLD_SIZE" not in os.environ:
-        parser.error("it is started by torchrun --nproc-per-node N -m workbook.stages.together ...")
+        parser.error(f"it is started by {TORCHRUN} -m workbook.stages.together ...")
+    if os.environ.get("TORCHELASTIC_RUN_ID", "none") != "none" and os.environ.get("INSECURE") != "1":
+        why = "whoever reaches the port of torchrun's own rendezvous can run any program in your name"
+        parser.error(f"{why}. Use {TORCHRUN}, or say INSECURE=1 in a network that is yours alone")
     folder = args.root / ("" if args.profile == "mini" else f"profiles/{args.profile}")
     try:
         given = checked(folder / "params.yaml", args.condition, args.seed, int(os.environ["WORLD_SIZE"]))
