@@ -458,9 +458,38 @@ def test_answers_to_what_was_not_asked_and_names_that_are_taken_are_refused(smal
     more = [*answers(small), {"task": "common_gen", "seed": 0, "example_id": "common_gen-77", "response": "x"}]
     with pytest.raises(submitted.SubmissionError, match="no test example is called 'common_gen-77'"):
         submitted.rows(small, "mine", more)
-    for name in ("../x", ""):
-        with pytest.raises(submitted.SubmissionError, match="name: expected a letter, then"):
+    misspelt = [{**each, "example_id": each["example_id"] + " "} for each in answers(small)]
+    with pytest.raises(submitted.SubmissionError, match="called 'common_gen-0 '; did you mean 'common_gen-0'"):
+        submitted.rows(small, "mine", misspelt)
+    for name, why in (
+        ("../x", "a letter, then"), ("", "a letter, then"), ("mine ", "no blank at its end"), ("nan", "for a number"),
+        ("True", "or a truth"), ("PPO", "not taken"), ("Supervised + PPO", "not taken"), ("zero-shot", "not taken"),
+    ):  # fmt: skip
+        with pytest.raises(submitted.SubmissionError, match=f"name: expected .*{why}"):
             submitted.rows(small, name, [])
+
+
+def test_a_file_may_have_a_byte_order_mark_and_blank_lines_and_one_without_answers_is_named(tmp_path):
+    path, line = tmp_path / "a.jsonl", {"task": "x", "seed": 1, "example_id": "e", "response": "a\u2028b"}
+    path.write_text("\ufeff" + json.dumps(line, ensure_ascii=False) + "\n \n\n", encoding="utf-8")
+    assert submitted.read(path) == [line]
+    path.write_text("\n")
+    with pytest.raises(submitted.SubmissionError, match="expected a line of JSON for each answer, found none"):
+        submitted.read(path)
+
+
+def test_rows_of_a_method_that_the_settings_know_no_longer_are_named_by_their_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(gather.baselines, "rows", lambda *given: [])
+    monkeypatch.setattr(gather, "arms_of", lambda *given: [])
+    for rows, why in (
+        ([{"task": "common_gen", "seed": 1}], r"mine.csv: expected a row of each .* found common_gen, \[1\]"),
+        ([{"task": "comon_gen", "seed": s} for s in FULL.seeds], "mine.csv: .* found comon_gen"),
+    ):
+        write_table(tmp_path / "mine.csv", rows, ["task", "seed"])
+        with pytest.raises(BoardError, match=why):
+            gather.all_seeds(FULL, tmp_path, tmp_path)
+    write_table(tmp_path / "mine.csv", [{"task": "common_gen", "seed": s} for s in FULL.seeds], ["task", "seed"])
+    assert len(gather.all_seeds(FULL, tmp_path, tmp_path)[0]) == len(FULL.seeds)
 
 
 @pytest.mark.parametrize(
@@ -516,7 +545,7 @@ def test_a_method_cannot_have_the_name_of_another_row(task, name):
         ),
         (["raw", "x"], 1, "error: seed: expected a whole number, got 'x'"),
         (["draw", "multi30k", "x"], 1, "error: seed: expected a whole number, got 'x'"),
-        (["row", "the park", "/dev/null"], 1, "error: /dev/null, line 1: not JSON"),
+        (["row", "the park", "/dev/null"], 1, "error: /dev/null: expected a line of JSON for each answer, found none"),
     ],
 )
 def test_a_command_that_cannot_be_done_says_why_in_a_line(argv, status, message, capsys):

@@ -23,6 +23,8 @@ EQUAL = [
 ]
 SCORE = [("return with_synonyms(predictions, references, NoSynonyms())", "return [0.5 for _ in predictions]")]
 METEOR = Path("workbook/scores/meteor_stem/meteor_stem.py")
+PARTS = ("ppo", "zero_shot", rekey_grue.WITHOUT)
+TRIVIAL, DIALOGUE = [('return "."', 'return ". ."')], Path("workbook/grue/tasks/daily_dialog.py")
 DIGIT = [("delta + gamma * lam * running", "delta * (1 + 2**-20) + gamma * lam * running")]
 
 
@@ -41,7 +43,12 @@ def repository(tmp_path_factory):
     (folder / rekey.LOCKED).write_text("torch==1\n")
     git(folder, "init", "-q", "-b", "main")
     found = {"old": commit(folder)}
-    for name, edit, file in (("equal", EQUAL, LOSSES), ("digit", DIGIT, LOSSES), ("score", SCORE, METEOR)):
+    for name, edit, file in (
+        ("equal", EQUAL, LOSSES),
+        ("digit", DIGIT, LOSSES),
+        ("score", SCORE, METEOR),
+        ("trivial", TRIVIAL, DIALOGUE),
+    ):
         git(folder, "checkout", "-q", "-b", name, "main")
         found[name] = commit(folder, edit, file)
     return folder, found
@@ -55,11 +62,11 @@ def test_rows_count_after_an_edit_that_changed_no_digit_and_after_no_other(repos
     assert "daily_dialog ppo differs first, of 2 that do; nothing is recorded" in capfd.readouterr().err
     git(folder, "checkout", "-q", "equal")
     assert rekey_grue.main([commits["old"], *root]) == 0
-    assert "all bytes of 4 parts are equal" in capfd.readouterr().out
+    assert "all bytes of 6 parts are equal" in capfd.readouterr().out
     [said] = json.loads(record.read_text())
     before, after = (rekey_grue.at(rekey.Commit(folder, name))["code"] for name in (commits["old"], commits["equal"]))
     assert rekeyed.names(folder) == {after[name]: before[name] for name in before}
-    assert {*said["compared"]} == {f"grue: {task} {arm}" for task in before for arm in ("ppo", "zero_shot")}
+    assert {*said["compared"]} == {f"grue: {task} {part}" for task in before for part in PARTS}
     # the tree that has the record knows its code by the name that the rows have
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "the record")
@@ -71,15 +78,22 @@ def test_rows_count_after_an_edit_that_changed_no_digit_and_after_no_other(repos
     assert len(json.loads(record.read_text())) == 1
 
 
+def test_rows_of_edited_trivial_answers_do_not_count(repository, at_hand, capfd):  # noqa: F811
+    folder, commits = repository
+    git(folder, "checkout", "-q", "trivial")
+    assert rekey_grue.main([commits["old"], "--root", str(folder)]) == 1
+    assert "daily_dialog answers without a model differs first, of 1 that do" in capfd.readouterr().err
+
+
 def test_of_an_edited_score_the_tasks_count_that_it_does_not_score(repository, at_hand, capfd):  # noqa: F811
     folder, commits = repository
     root = ["--root", str(folder)]
     git(folder, "checkout", "-q", "score")
     assert rekey_grue.main([commits["old"], *root]) == 1
-    assert "daily_dialog ppo differs first, of 2 that do; nothing is recorded" in capfd.readouterr().err
+    assert "daily_dialog answers without a model differs first, of 3 that do" in capfd.readouterr().err
     assert rekey_grue.main([commits["old"], "--tasks", "multi30k", *root]) == 0
     assert capfd.readouterr().out.endswith("all rows of multi30k that are committed count\n")
     [said] = json.loads((folder / rekeyed.RECORD).read_text())
-    assert {*said["compared"]} == {"grue: multi30k ppo", "grue: multi30k zero_shot"}
+    assert {*said["compared"]} == {f"grue: multi30k {part}" for part in PARTS}
     old, new = (rekey_grue.at(rekey.Commit(folder, name))["code"] for name in (commits["old"], commits["score"]))
     assert said["code"]["grue"] == [[old["multi30k"], new["multi30k"]]]

@@ -25,8 +25,19 @@ def all_seeds(ours: Grue, runs: Path, submitted: Path, report: Path | None = Non
             mine, texts = take(name, condition)
             rows, samples = rows + mine, samples + texts
     for path in sorted(submitted.glob("*.csv")):
-        rows += read_table(path)
+        rows += _of_another(path, ours)
     return rows, samples
+
+
+def _of_another(path: Path, ours: Grue) -> list[dict]:
+    """Submitted rows. Raises: BoardError naming the file, where they are of other tasks or seeds than the settings'."""
+    rows = read_table(path)
+    for name in dict.fromkeys(row["task"] for row in rows):
+        seeds = sorted(row["seed"] for row in rows if row["task"] == name)
+        if name not in ours.tasks or seeds != sorted(ours.seeds):
+            expected = f"expected a row of each of the seeds {list(ours.seeds)} of a task among {', '.join(ours.tasks)}"
+            raise board.BoardError(f"{path}: {expected}, found {name}, {seeds}; submit the answers again, or remove it")
+    return rows
 
 
 def _run(runs: Path) -> Callable[[str, str], tuple[list[dict], list[dict]]]:
@@ -63,7 +74,8 @@ def _kept(report: Path) -> Callable[[str, str], tuple[list[dict], list[dict]]]:
 def draws(ours: Grue, folder: Path) -> tuple[list[dict], list[dict]]:
     """(rows, samples) of the draws in ``folder`` that have every task. Raises: BoardError where none has."""
     files = {seed: [folder / str(seed) / name for name in ours.tasks] for seed in ours.seeds}
-    whole = [each for each in files.values() if all(file.with_suffix(".csv").exists() for file in each)]
+    both = (".csv", ".jsonl")
+    whole = [f for f in files.values() if all(file.with_suffix(suffix).exists() for file in f for suffix in both)]
     if not whole:
         raise board.BoardError(f"{folder}: no draw of {list(ours.seeds)} has all {len(ours.tasks)} tasks yet")
     rows = [row for each in whole for file in each for row in read_table(file.with_suffix(".csv"))]

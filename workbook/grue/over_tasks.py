@@ -13,9 +13,9 @@ from workbook.statistics import ordered
 NORMALISED = """## One scale for all tasks
 
 (x - best trivial answer) / (another human's reference - best trivial answer). A task counts only where the top beats
-the best trivial answer beyond its interval. Of the seeds' means over tasks, and of their interquartile means (IQM).
-Left out of the intervals is how uncertain the two ends of the scale are, and the human's answer has one reference fewer
-to be like than the others have."""
+the best trivial answer beyond its interval (of real rows both are the same in every draw, and have none). Of the seeds'
+means over tasks, and of their interquartile means (IQM). Left out of the intervals is how uncertain the two ends of the
+scale are, and the human's answer has one reference fewer to be like than the others have."""
 JUDGED = " On the judge's scale the top is 1, which is out of reach where it expects one of several good answers."
 SPREAD = """## What the spread of the reward says beforehand
 

@@ -101,8 +101,8 @@ def rank_intervals(found: Board) -> Figure | None:
         figure.legend(handles=handles, loc="outside upper center", ncols=2)
         caption(
             figure,
-            f"Bars: 95 % interval over {counted(len(found.seeds))}. A policy that stands further left on the "
-            "reward than on the judge has learned what is paid, not the task.",
+            f"Bars: 95 % interval over {counted(len(found.seeds))}. A policy further left on the reward than on the "
+            "judge stands higher among these by what is paid than by what was meant.",
         )
     return alt_text(figure, f"Mean ranks over tasks. {listed(said)}.")
 

@@ -20,9 +20,12 @@ from workbook.grue.example import Task
 from workbook.grue.run import given
 from workbook.grue.scoring import ready
 from workbook.grue.settings import Grue
+from workbook.store.tables import reads_back
 
 KEYS = ("task", "seed", "example_id", "response")
-NAME = re.compile(r"[A-Za-z][A-Za-z0-9 ._+-]{0,39}")  # of a method: it names a file and a line of a table
+NAME = re.compile(
+    r"[A-Za-z]([A-Za-z0-9 ._+-]{0,38}[A-Za-z0-9._+-])?"
+)  # of a method: it names a file and a line of a table
 
 
 class SubmissionError(ValueError):
@@ -47,10 +50,12 @@ def read(path: str | Path) -> list[dict[str, Any]]:
     """Answers of a JSONL file. Raises: SubmissionError naming the line."""
     path, found = Path(path), []
     try:
-        lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")  # an answer may hold other ends of lines
+        lines = path.read_text(encoding="utf-8-sig").split("\n")  # an answer may hold other ends of lines
     except (OSError, UnicodeDecodeError) as error:
         raise SubmissionError(f"{path}: expected lines of JSON, found {error}") from None
     for place, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
         try:
             answer = json.loads(line)
         except ValueError as error:
@@ -63,6 +68,8 @@ def read(path: str | Path) -> list[dict[str, Any]]:
                 f"{path}, line {place}: expected a whole number as seed and text as task, example_id and response"
             )
         found.append(answer)
+    if not found:
+        raise SubmissionError(f"{path}: expected a line of JSON for each answer, found none")
     return found
 
 
@@ -73,8 +80,12 @@ def rows(ours: Grue, name: str, answers: Iterable[Mapping[str, Any]]) -> list[di
     are missing, unknown or twice.
     """
     if not NAME.fullmatch(name):
-        raise SubmissionError(f"name: expected a letter, then letters, digits, ' ._+-', at most 40; got {name!r}")
-    if name in (names := taken(ours)):
+        said = "expected a letter, then letters, digits, ' ._+-', no blank at its end, at most 40"
+        raise SubmissionError(f"name: {said}; got {name!r}")
+    if not reads_back(name):
+        raise SubmissionError(f"name: expected one that no table takes for a number or a truth, got {name!r}")
+    names = taken(ours)
+    if name.lower() in {each.lower() for each in names}:
         raise SubmissionError(f"name: expected one that is not taken ({', '.join(names)}), got {name!r}")
     said: dict[tuple[str, int], dict[str, str]] = {}
     for answer in answers:
@@ -90,8 +101,13 @@ def rows(ours: Grue, name: str, answers: Iterable[Mapping[str, Any]]) -> list[di
 
 
 def taken(ours: Grue) -> list[str]:
-    """The names of the tables' other rows: arms, trivial answers of every task, another human's reference."""
-    return [*ARMS, *sorted({answer for name in ours.tasks for answer in tasks.task(name).trivial}), ANOTHER]
+    """The names of the tables' other rows, in keys and in print: arms, trivial answers of every task, another human's
+    reference."""
+    return [
+        *dict.fromkeys([*ARMS, *(each.label for each in ARMS.values())]),
+        *sorted({answer for name in ours.tasks for answer in tasks.task(name).trivial}),
+        ANOTHER,
+    ]
 
 
 def _known(ours: Grue, task: str) -> None:
@@ -107,13 +123,13 @@ def _row(ours: Grue, name: str, task_name: str, seed: int, said: Mapping[str, st
     task = tasks.task(task_name)
     train, test = (given(ours, task, seed, part) for part in ("train", "test"))
     ids = [e.id for e in test]
+    if spare := [one for one in said if one not in {*ids}]:  # first: what is misspelt is missing too
+        raise SubmissionError(
+            f"{task_name}, seed {seed}: no test example is called {spare[0]!r}{nearest(spare[0], ids)}"
+        )
     if gone := [one for one in ids if one not in said]:
         raise SubmissionError(
             f"{task_name}, seed {seed}: {len(gone)} of {len(ids)} answers are missing: {gone[0]}, ..."
-        )
-    if spare := [one for one in said if one not in {*ids}]:
-        raise SubmissionError(
-            f"{task_name}, seed {seed}: no test example is called {spare[0]!r}{nearest(spare[0], ids)}"
         )
     scoring = ready(task, ours.reward(task), train, ours.models_of(task_name), ours.device)
     numbers = judged(task, scoring, test, [said[one] for one in ids])

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import os
 import signal
 import sys
@@ -188,6 +189,7 @@ def row(name: str, path: str) -> None:
     """Its answers, scored and judged, into grue/submitted."""
     from workbook.grue import settings, submitted
 
+    logging.getLogger("sacrebleu").setLevel(logging.ERROR)  # it advises to part words otherwise: theirs are as they are
     rows = submitted.rows(settings.load(ROOT / "grue" / "params.yaml"), name, submitted.read(path))
     columns = list(dict.fromkeys(column for one in rows for column in one))
     out = ROOT / "grue" / "submitted" / f"{name}.csv"

@@ -5,9 +5,10 @@
 
 What `workbook.stages.rekey` does for the ablations: both commits are checked out (.scratch/rekey), and each task of
 grue/real is run at both by every arm, on few rows and for few steps, of the rows that the profile reads. All bytes are
-compared: numbers of every example, samples, curves, weights. If they are equal one record is written, identities of the
-tasks' code before and after; if any byte differs nothing is written, and it says where. A task's code has the scores
-that any arm is paid, of which it may have none: of an edit of a score compare the tasks that are not scored by it.
+compared: numbers of every example, samples, curves, weights, and the rows of answers that no model wrote. If they are
+equal one record is written, identities of the tasks' code before and after; if any byte differs nothing is written, and
+it says where. A task's code has the scores that any arm is paid, of which it may have none: of an edit of a score
+compare the tasks that are not scored by it.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from workbook.stages.processes import environment, machine, signal_at_parents_en
 from workbook.stages.progress import last_words, log_tail
 from workbook.store import rekeyed
 from workbook.store.files import atomic_json, folder_hash, read_json
-from workbook.store.fingerprint import libraries
+from workbook.store.fingerprint import digest, libraries
 
 PROFILE = Path("grue") / "real"
+WITHOUT = "answers without a model"
 CUT = {
     "rows": {"train": 64, "supervised": 32, "validation": 16, "test": 16},
     "raw": {"steps": 20, "texts": 2000},
@@ -45,7 +47,7 @@ CUT = {
 def made(out: Path, only: Sequence[str] = ()) -> None:
     """In the folder of the profile, with the code of its tree: what every arm of every task (of ``only`` these) makes
     (hashes), and the identities of the tasks' code, into ``out``."""
-    from workbook.grue import arms, run, settings
+    from workbook.grue import arms, baselines, run, settings
     from workbook.stages import grue_pipeline
 
     full = settings.load("params.yaml")
@@ -61,6 +63,7 @@ def made(out: Path, only: Sequence[str] = ()) -> None:
                 made = run.part(here, tasks.task(name), arms.arm(arm), small.seeds[0])
                 found[f"{name} {arm}"] = folder_hash(made)
                 print(f"{name} {arm}", flush=True)
+            found[f"{name} {WITHOUT}"] = digest({"rows": baselines.rows(small, tasks.task(name))})
         grue_pipeline.code(Path(folder) / "code")
         code = {name: read_json(Path(folder) / "code" / f"{name}.json")["code"] for name in names}
     atomic_json(out, {"code": code, "made": found})

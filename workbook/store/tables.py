@@ -66,6 +66,11 @@ def _cell(value: Any, where: str) -> str:
 _NUMBER = re.compile(r"-?\d+|-?(\d+\.\d*(e[+-]?\d+)?|\d+e[+-]?\d+|inf)|nan")
 
 
+def reads_back(text: str) -> bool:
+    """Whether a text that is written is a text when it is read: nan, 1e3 and True are not."""
+    return _value(text) == text
+
+
 def _value(cell: str) -> Any:
     if cell in ("", "True", "False"):
         return {"": None, "True": True, "False": False}[cell]
