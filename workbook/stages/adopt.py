@@ -22,6 +22,7 @@ import nbformat
 
 from rlnlp.settings import ConfigError
 from workbook.results.files import PER_SEED
+from workbook.results.tables import join
 from workbook.runs import checks
 from workbook.runs.messages import listed
 from workbook.runs.params import Params
@@ -75,9 +76,7 @@ def check(params: Params, manifest: Mapping[str, Any], files: Path) -> None:
     parts = {"profile": str, "stages": dict, "brought": dict, "about": dict}
     known = manifest if isinstance(manifest, dict) else {}
     if wrong := [name for name, what in parts.items() if not isinstance(known.get(name), what)]:
-        raise ConfigError(
-            f"manifest.json: expected {listed(list(parts))}, as `away pack` writes them; lacks {wrong[0]}"
-        )
+        raise ConfigError(f"manifest.json: expected {join([*parts])}, as `away pack` writes them; lacks {wrong[0]}")
     if manifest["profile"] != params.profile:
         raise ConfigError(f"expected results of the profile {params.profile}, found those of {manifest['profile']}")
     ours, wrong = away.given(params), []
