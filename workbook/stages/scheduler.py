@@ -83,7 +83,8 @@ class Scheduler:
         ended = self.done | self.lost | self.failed.keys()
         ready = (s for s, n in self.waiting.items() if n <= (ended if kind(s) in COLLECT else self.done))
         first = sorted(ready, key=lambda stage: (self.place.get(stage, 0), self.durations.guess(stage)), reverse=True)
-        return next(iter([stage for stage in first if self.ready(stage)]), None)  # all are asked: workers get units
+        able = (stage for stage in first if self.ready(stage))
+        return next(iter([*able] if self.sweep else able), None)  # all are asked where workers wait for units
 
     def ready(self, stage: str) -> bool:
         """Whether a stage can start whose needs are done; asked first, seeds of a run that are finished under the key
