@@ -191,7 +191,7 @@ def test_the_table_has_the_metrics_that_tests_read_and_nothing_else():
     assert set(found) - {*settling.NEEDED} <= set(METRICS) and {"score", "judge", "wobble", "kept_mass"} < set(found)
 
 
-def test_it_goes_on_where_the_rows_end_and_then_stops(folder, monkeypatch):
+def test_it_goes_on_where_the_rows_end_and_then_stops(folder, monkeypatch, capsys):
     settling = Settling(load(folder), KNOWN)
     assert settling.next() == (202, list(CONDITIONS)) and "next: draw 202, 5 conditions" in settling.said()
     assert settle.run(settling, jobs=2)
@@ -201,7 +201,9 @@ def test_it_goes_on_where_the_rows_end_and_then_stops(folder, monkeypatch):
     before = settling.path.read_bytes()
     monkeypatch.setattr(settle, "ProcessPoolExecutor", None)  # whatever would start a process
     again = Settling(load(folder), KNOWN)
+    capsys.readouterr()
     assert settle.run(again, jobs=2) and settling.path.read_bytes() == before
+    assert "the design is at its registered end" in capsys.readouterr().out  # nothing is left to do: it says so
 
 
 def test_other_settings_are_refused_and_the_rows_of_the_registered_ones_still_stand(folder, capsys):

@@ -76,6 +76,8 @@ def run(settling: Settling, jobs: int, draws: int | None = None) -> bool:
         took = time.monotonic() - began
         print(f"draw {draw} {'lost' if fell else 'done'} in {clock(took)}", flush=True)
         print(settling.said(None if fell else took), flush=True)
+    if not done:
+        print(settling.said())
     return True
 
 
