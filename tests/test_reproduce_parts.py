@@ -7,6 +7,7 @@ import json
 import lzma
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ from workbook.ledger import judge, ruling
 from workbook.results.tables import PLURAL
 from workbook.runs import checks, conditions
 from workbook.stages import afterwards
+from workbook.stages import scheduler as scheduling
 from workbook.stages.pipeline import Pipeline, read_graph
 from workbook.stages.progress import (
     Durations,
@@ -48,6 +50,31 @@ def test_reports_start_at_once_when_nothing_before_them_changed(tmp_path):
     needs = {"runs@a": set(), "digests": {"runs@a"}, "report@kl": {"digests"}, "claims": {"digests"}}
     scheduler = Scheduler(tmp_path, tmp_path, needs, {"report@kl"}, 2)
     assert scheduler.next_stage() == "report@kl" and scheduler.done == {"runs@a", "digests", "claims"}
+
+
+def test_workers_get_units_while_the_heads_hands_are_full(tmp_path, monkeypatch):
+    """The head's only process does a stage of its own for long; what else is ready goes into the workers' queue."""
+    asked = []
+
+    class Sweep:
+        def ready(self, stage):
+            asked.append(stage)
+            return stage == "data@1"
+
+        def step(self):
+            raise KeyboardInterrupt  # the end, after the first round
+
+        variables, open = staticmethod(lambda stage: {}), {}
+
+    going = SimpleNamespace(poll=lambda: None)
+    monkeypatch.setattr(scheduling, "start", lambda *given: going)
+    monkeypatch.setattr(scheduling, "stop", lambda processes: None)
+    needs = {"data@1": set(), "tune@x": set()}
+    head = Scheduler(tmp_path, tmp_path, needs, {*needs}, 1, order=["tune@x"], sweep=Sweep())
+    monkeypatch.setattr(head, "say", print)
+    with pytest.raises(KeyboardInterrupt):
+        head.run()
+    assert [job.stage for job in head.running] == ["data@1"] and "tune@x" in asked
 
 
 def test_the_plan_in_words():
