@@ -24,7 +24,7 @@ from workbook.grue.example import Example, Published
 from workbook.grue.run import drawn
 from workbook.grue.scoring import ready
 from workbook.ledger import checks
-from workbook.results.files import read_text
+from workbook.results.files import read_rows
 from workbook.results.pack import write_packed
 from workbook.stages.processes import environment
 from workbook.store.tables import read_table, write_table
@@ -323,7 +323,7 @@ def test_of_every_arm_and_seed_the_first_answers_are_kept_as_they_came(tmp_path)
         for i in range(8)
     ]
     written(two_tasks(), tmp_path / "out", answers)
-    kept = gather.lines_of(read_text(tmp_path / "out" / "samples.jsonl.bz2"))
+    kept = read_rows(tmp_path / "out" / "samples.jsonl.bz2")
     assert kept == [one for one in answers if int(one["example_id"][-1]) < 5]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 from workbook.grue import baselines, board
 from workbook.grue.settings import Grue, arms_of
 from workbook.grue.tasks import task as tasks_named
-from workbook.results.files import PER_SEED, SAMPLES, packed, read_text
+from workbook.results.files import PER_SEED, SAMPLES, packed, read_rows
 from workbook.store.tables import read_table
 
 
@@ -25,11 +24,11 @@ def all_seeds(ours: Grue, runs: Path, submitted: Path, report: Path | None = Non
             mine, texts = take(name, condition)
             rows, samples = rows + mine, samples + texts
     for path in sorted(submitted.glob("*.csv")):
-        rows += _of_another(path, ours)
+        rows += _of_others(path, ours)
     return rows, samples
 
 
-def _of_another(path: Path, ours: Grue) -> list[dict]:
+def _of_others(path: Path, ours: Grue) -> list[dict]:
     """Submitted rows. Raises: BoardError naming the file, where they are of other tasks or seeds than the settings'."""
     rows = read_table(path)
     for name in dict.fromkeys(row["task"] for row in rows):
@@ -47,7 +46,7 @@ def _run(runs: Path) -> Callable[[str, str], tuple[list[dict], list[dict]]]:
         folder = runs / name / condition
         if not (folder / PER_SEED).exists():
             raise board.BoardError(f"{folder}: no {PER_SEED}; run this task and arm first")
-        return read_table(folder / PER_SEED), lines_of((folder / SAMPLES).read_text("utf-8"))
+        return read_table(folder / PER_SEED), read_rows(folder / SAMPLES)
 
     return take
 
@@ -56,7 +55,7 @@ def _kept(report: Path) -> Callable[[str, str], tuple[list[dict], list[dict]]]:
     """Task and arm -> (rows, samples) that a report keeps."""
     table = report / packed(PER_SEED)
     rows = read_table(table) if table.is_file() else []
-    samples = lines_of(read_text(report / packed(SAMPLES))) if table.is_file() else []
+    samples = read_rows(report / packed(SAMPLES)) if table.is_file() else []
 
     def take(name: str, condition: str) -> tuple[list[dict], list[dict]]:
         mine, texts = (
@@ -79,10 +78,4 @@ def draws(ours: Grue, folder: Path) -> tuple[list[dict], list[dict]]:
     if not whole:
         raise board.BoardError(f"{folder}: no draw of {list(ours.seeds)} has all {len(ours.tasks)} tasks yet")
     rows = [row for each in whole for file in each for row in read_table(file.with_suffix(".csv"))]
-    texts = [file.with_suffix(".jsonl").read_text("utf-8") for each in whole for file in each]
-    return rows, [line for text in texts for line in lines_of(text)]
-
-
-def lines_of(text: str) -> list[dict]:
-    """The values of lines of JSON. A line ends at "\\n" alone: what a model wrote may hold other ends of lines."""
-    return [json.loads(line) for line in text.split("\n") if line]
+    return rows, [row for each in whole for file in each for row in read_rows(file.with_suffix(".jsonl"))]

@@ -23,9 +23,8 @@ from workbook.grue.settings import Grue
 from workbook.store.tables import reads_back
 
 KEYS = ("task", "seed", "example_id", "response")
-NAME = re.compile(
-    r"[A-Za-z]([A-Za-z0-9 ._+-]{0,38}[A-Za-z0-9._+-])?"
-)  # of a method: it names a file and a line of a table
+# of a method: it names a file and a line of a table
+NAME = re.compile(r"[A-Za-z]([A-Za-z0-9 ._+-]{0,38}[A-Za-z0-9._+-])?")
 
 
 class SubmissionError(ValueError):

@@ -14,7 +14,7 @@ from workbook.grue import gather, tasks
 from workbook.grue import settings as settings_of
 from workbook.grue.pictures import label
 from workbook.grue.report import SHOWN, sampled
-from workbook.results.files import SAMPLES, TEXTS_OF_A_SEED, packed, read_text
+from workbook.results.files import SAMPLES, TEXTS_OF_A_SEED, packed, read_rows
 from workbook.results.tables import join, markdown
 from workbook.site.blocks import folded
 
@@ -108,7 +108,7 @@ def page(task: str, made: Sequence[Mapping[str, Any]], claims: Sequence[str]) ->
 @cache
 def written(root: Path) -> list[dict[str, Any]]:
     """The committed answers of generated rows, those of a task one after the other."""
-    return gather.lines_of(read_text(root / KEPT)) if (root / KEPT).is_file() else []
+    return read_rows(root / KEPT) if (root / KEPT).is_file() else []
 
 
 def named(root: Path) -> list[str]:

@@ -117,16 +117,21 @@ def recount(folder: Path, condition: str) -> int:
         return _recount(condition) if rekeyed.names(depends.ROOT) else 0
 
 
-def _recount(condition: str) -> int:
+def _begun(condition: str) -> conditions.Condition | None:
+    """A condition, where some seed of it is finished here by whatever code and its keys can be asked."""
     if not Path("build/conditions", f"{condition}.json").is_file():
-        return 0
+        return None
     given = conditions.load_condition(condition)
-    home = given.scratch / "runs" / condition
-    if not any(home.glob("*/final")) or not cards.there(given.device):  # its key names the GPU; its stage says so
+    there = any((given.scratch / "runs" / condition).glob("*/final"))
+    return given if there and cards.there(given.device) else None  # its key names the GPU; its stage says so
+
+
+def _recount(condition: str) -> int:
+    if (given := _begun(condition)) is None:
         return 0
     from workbook.runs import experiment  # brings torch
 
-    config = given.config(**experiment.chosen(given))
+    home, config = given.scratch / "runs" / condition, given.config(**experiment.chosen(given))
     put = 0
     for seed in given.seeds:
         known = experiment.inputs(given, seed, given.run, experiment.settings_of(given, seed, config))
@@ -144,10 +149,7 @@ def _recount(condition: str) -> int:
 def finished(folder: Path, condition: str) -> set[int]:
     """The seeds of a condition that lie finished in the scratch, by today's code and settings."""
     with contextlib.chdir(folder):
-        if not Path("build/conditions", f"{condition}.json").is_file():
-            return set()
-        given = conditions.load_condition(condition)
-        if not any((given.scratch / "runs" / condition).glob("*/final")) or not cards.there(given.device):
+        if (given := _begun(condition)) is None:
             return set()
         from workbook.runs import experiment  # brings torch
 

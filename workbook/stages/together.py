@@ -5,7 +5,7 @@
 
 Without these three options torchrun listens in all networks for its own rendezvous, and unpickles what it is sent:
 whoever reaches that port runs any program in your name. So it is refused, unless INSECURE=1 is in the environment. The
-port that is left, 29611, lets nobody run anything, but is unencrypted and open to all.
+port that is left, 29611, is unencrypted and open to all, and unpickles nothing, as far as torch's code was read.
 
 The setting `shards` says in how many parts a batch is sampled and learned from; the processes share them. Any number
 that divides it gives the same bits, one process (which needs no torchrun: `make reproduce`) among them. The first

@@ -125,9 +125,8 @@ def write(root: Path, claims: Mapping[str, Claim], out: Path) -> str:
         settled = ledgers.get(REGISTERED, {}) if tasks.get(profile) == tasks.get(REGISTERED) else {}
         lines = [line for row, last in zip(rows, now) if (line := _line(row, last, settled, claims))]
         if lines:
-            shown = [{**line, "by what": join(line["by what"]) or "–"} for line in lines]
-            shown = [{k: v for k, v in line.items() if k != "back"} for line in shown]
-            text += [f"## {profile}", _summary(lines), markdown(pd.DataFrame(shown))]
+            shown = pd.DataFrame([{**line, "by what": join(line["by what"]) or "–"} for line in lines])
+            text += [f"## {profile}", _summary(lines), markdown(shown.drop(columns="back"))]
     atomic_write(out / PAGE, "\n\n".join(text) + "\n")
     return f"[What changed, claim by claim]({PAGE}), since the edition before."
 
