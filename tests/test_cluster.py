@@ -442,6 +442,35 @@ def test_a_job_at_its_time_limit_ends_and_its_seed_goes_on_elsewhere(two, made, 
     assert collected(world, monkeypatch) == without_workers(made)
 
 
+def test_a_worker_that_is_told_to_end_saves_the_seed_it_is_at_though_no_state_is_due(two, world, tmp_path, monkeypatch):
+    file, text = world / f"build/conditions/{NAME}.json", '"updates": 15,'
+    assert text in file.read_text()
+    file.write_text(file.read_text().replace(text, '"updates": 1000000,'))  # no state is due in its first 20 s
+    work, said = sweep(two, world)
+    unit, known = Unit(f"runs@{NAME}", 1), {*two.scheduler_info(n_workers=-1)["workers"]}
+    log = world / ".scratch/tests" / units.log_of(unit)
+    with monkeypatch.context() as patch:
+        patch.delenv(states.EVERY_UPDATE)  # the workers of `two` have it
+        job = worker(two, tmp_path, tmp_path, "--nanny")
+    try:
+        until(lambda: done(work) and work.workers.keys() - known, lambda: f"the job's worker: {said}")
+        (address,) = work.workers.keys() - known
+        work.queue = [unit]
+        work._give(address, unit)
+        until(lambda: log.is_file() and re.search(r" [1-9]\d*/1000000 ", log.read_text()), "update 1")
+        before = state(world, 1)
+        job.terminate()
+        assert job.wait(120) is not None
+    finally:
+        job.kill()
+        job.wait()
+    assert not before and state(world, 1), log.read_text()
+    left = [int(number) for number in re.findall(r" (\d+)/1000000 ", log.read_text())][-1]
+    (saved,) = (world / ".scratch/tests/runs" / NAME).glob("seed1-*/checkpoint")
+    assert left - len(states.newest_meta(saved)["curve"]) <= 1  # it saved after each of its last updates
+    work.busy[address][1].cancel()
+
+
 def test_a_draw_stays_on_the_kind_of_machine_where_it_began(two, world):
     work, said = sweep(two, world)
     until(lambda: done(work) and len(work.workers) == 2)

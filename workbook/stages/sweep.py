@@ -170,6 +170,8 @@ class Sweep:
         return next((unit for unit in mine if self._kind(unit)), mine[0] if mine else None)
 
     def _give(self, address: str, unit: Unit) -> None:
+        from workbook.stages import leaving  # only here is Dask needed
+
         self.queue.remove(unit)
         machine, shared = self.workers[address]["machine"], self.workers[address]["shared"]
         if not self._kind(unit):
@@ -180,7 +182,7 @@ class Sweep:
             manifest = parcels.inputs(*unit, self.root, self.folder)
             parcels.send(self.client, address, manifest, self.root)
         places = [str(path.relative_to(self.root)) for path in (self.folder, self.scratch)]
-        self.busy[address] = unit, self._submit(address, units.run, tuple(unit), str(self.root), *places, manifest)
+        self.busy[address] = unit, self._submit(address, leaving.run, tuple(unit), str(self.root), *places, manifest)
 
     def _end(self, unit: Unit, future: Any, address: str) -> None:
         found, error = fetched(future)

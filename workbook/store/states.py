@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import time
@@ -92,6 +93,12 @@ class Pace:
         self.last = time.monotonic()
         self.cost = self.last - began
         self.spent += self.cost
+
+
+def leave() -> None:
+    """This process was told to end: from here on a state is saved after each update, until it does."""
+    global SHARE, EVERY_S
+    SHARE, EVERY_S = math.inf, 0.0
 
 
 def load_state(folder: str | Path, device: str = "cpu") -> tuple[dict[str, Any], dict[str, Any]] | None:
