@@ -402,6 +402,25 @@ def test_a_figure_says_its_numbers_to_who_does_not_see_it():
     assert "daily_dialog, always inform: reward 0.20, judge 0.00" in figures["hacking"]
 
 
+def test_the_heat_maps_colours_are_shares_of_a_rows_highest_number_whose_sign_is_never_minus_nought():
+    rows = [row for row in two_tasks() if "kind" not in row]
+    for task, change in (("common_gen", lambda x: x), ("daily_dialog", lambda x: -0.0001)):
+        for row in (row for row in rows if row["task"] == task):
+            row[REWARD] = change(row[REWARD])
+    figure = pictures.heat(board.board(rows, "draw"))
+    axis = figure.axes[0]
+    assert axis.get_title(loc="left") == "reward"
+    means = [np.mean(v) for v in ([0.1, 0.2, 0.1], [0.4, 0.5, 0.45], [0.3, 0.3, 0.35])]
+    order = ["zero_shot", "ppo", "supervised"]
+    assert [label.get_text() for label in axis.get_xticklabels()] == [pictures.label(name) for name in order]
+    shown = np.asarray(axis.collections[0].get_array()).reshape(2, 3)
+    assert shown[0] == pytest.approx([mean / means[1] for mean in means])
+    assert shown[1] == pytest.approx([0, 0, 0])  # nothing above 0: no share of it
+    texts = [text.get_text() for text in axis.texts]
+    assert texts[1] == "0.450\n[0.33, 0.57]" and texts[3:] == ["0.000\n[0.00, 0.00]"] * 3
+    assert figure.get_label().startswith("Reward and judge of tasks by policies, 3 draws.")
+
+
 # ---------------------------------------------------------------------------------------------------- anybody's answers
 @pytest.fixture(scope="module")
 def small():

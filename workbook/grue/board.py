@@ -38,10 +38,17 @@ class BoardError(ValueError):
 
 @dataclass(frozen=True)
 class Board:
-    """seeds: those of every row; rows: task -> condition -> its rows in the order of the seeds."""
+    """seeds: those of every row; rows: task -> condition -> its rows in the order of the seeds; unit: what a seed is
+    called, a draw where the rows are real ones."""
 
     seeds: tuple[int, ...]
     rows: Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
+    unit: str = "seed"
+
+    @property
+    def counted(self) -> str:
+        """How many seeds, in words."""
+        return f"{len(self.seeds)} {self.unit}{'s' * (len(self.seeds) != 1)}"
 
     def values(self, task: str, condition: str, column: str) -> np.ndarray | None:
         """[n seeds]; None where the condition or the number is not there for every seed."""
@@ -62,7 +69,7 @@ class Board:
         return sorted(numbers, key=lambda name: (name != REWARD, name != JUDGE, not name.startswith("judge/")))
 
 
-def board(rows: Iterable[Mapping[str, Any]]) -> Board:
+def board(rows: Iterable[Mapping[str, Any]], unit: str = "seed") -> Board:
     """Raises: BoardError for two rows of one seed, or seeds that some condition lacks: arms are compared seed by
     seed."""
     found: dict[str, dict[str, dict[int, dict]]] = {}
@@ -81,7 +88,7 @@ def board(rows: Iterable[Mapping[str, Any]]) -> Board:
         task: {name: [mine[seed] for seed in seeds] for name, mine in sorted(named.items(), key=_place)}
         for task, named in found.items()
     }
-    return Board(tuple(seeds), ordered)
+    return Board(tuple(seeds), ordered, unit)
 
 
 def _place(item: tuple[str, Mapping[int, Mapping]]) -> tuple:

@@ -68,7 +68,7 @@ def over_all(found: Board) -> list[str]:
             markdown(pd.DataFrame(table)),
         ]
     if (told := board.foretold(found)) is not None:
-        parts.append(f"{SPREAD}Here: {cell(board.interval(told))}, of {len(told)} seed{'s' * (len(told) != 1)}.")
+        parts.append(f"{SPREAD}Here: {cell(board.interval(told))}, of {found.counted}.")
     return parts
 
 

@@ -10,7 +10,7 @@ from matplotlib import colormaps
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from workbook.figures.parts import Shown, alt_text, caption, counted, listed, panels
+from workbook.figures.parts import Shown, alt_text, caption, listed, panels
 from workbook.figures.style import COLORS, GREY, INK, MARKERS, styled
 from workbook.grue import board
 from workbook.grue.arms import ARMS
@@ -55,23 +55,26 @@ def heat(found: Board) -> Figure:
                 for name in names:
                     if (values := found.values(task, name, column)) is not None:
                         cell = board.interval(values)
-                        bars = "" if cell.low is None else f"\n[{cell.low:.2f}, {cell.high:.2f}]"
-                        means.loc[task, name], texts.loc[task, name] = cell.estimate, f"{cell.estimate:.3f}{bars}"
+                        bars = "" if cell.low is None else f"\n[{cell.low:z.2f}, {cell.high:z.2f}]"
+                        means.loc[task, name], texts.loc[task, name] = cell.estimate, f"{cell.estimate:z.3f}{bars}"
                         said.append(f"{task}, {label(name)}: {SAID[column]} {number(cell.estimate)}")
             means.columns = [label(name).replace(", ", ",\n").replace(" + ", "\n+ ") for name in names]
             look = {"cmap": COLOURS, "vmin": 0, "vmax": 1, "cbar": False, "annot_kws": {"fontsize": 8}}
-            sns.heatmap(means, annot=texts.fillna("").to_numpy(), fmt="", ax=axis, **look)
+            # of the row's highest number, from 0 on: small differences stay small, whatever the score's range
+            shares = means.div(means.max(axis=1).where(lambda highest: highest > 0, 1.0), axis=0).clip(lower=0)
+            sns.heatmap(shares, annot=texts.fillna("").to_numpy(), fmt="", ax=axis, **look)
             for text in axis.texts:  # seaborn's own choice is below 3:1 in the middle of the scale
                 x, y = (int(at) for at in text.get_position())
-                text.set_color(readable(means.iloc[y, x]))
+                text.set_color(readable(shares.iloc[y, x]))
             axis.set(title=SAID[column])
             axis.tick_params(length=0, rotation=0, labelsize=8)
         caption(
             figure,
-            f"Mean of {counted(len(found.seeds))} and its 95 % interval. Brighter: higher. Empty: not run there.",
+            f"Mean of {found.counted} and its 95 % interval. The brighter, the nearer to the highest of its row. "
+            "Empty: not run there.",
         )
     named = " and ".join(SAID[column] for column in columns).capitalize()
-    return alt_text(figure, f"{named} of tasks by policies, {counted(len(found.seeds))}. {listed(said)}.")
+    return alt_text(figure, f"{named} of tasks by policies, {found.counted}. {listed(said)}.")
 
 
 def rank_intervals(found: Board) -> Figure | None:
@@ -101,7 +104,7 @@ def rank_intervals(found: Board) -> Figure | None:
         figure.legend(handles=handles, loc="outside upper center", ncols=2)
         caption(
             figure,
-            f"Bars: 95 % interval over {counted(len(found.seeds))}. A policy further left on the reward than on the "
+            f"Bars: 95 % interval over {found.counted}. A policy further left on the reward than on the "
             "judge stands higher among these by what is paid than by what was meant.",
         )
     return alt_text(figure, f"Mean ranks over tasks. {listed(said)}.")
@@ -142,7 +145,7 @@ def hacking(found: Board) -> Figure | None:
         figure.legend(handles=handles, loc="outside upper center", ncols=4)
         caption(
             figure,
-            f"Means of {counted(len(found.seeds))}. Arrows begin at the raw model: one that goes right and not up is "
+            f"Means of {found.counted}. Arrows begin at the raw model: one that goes right and not up is "
             "a gain in reward that the judge does not see.",
         )
     return alt_text(figure, f"Reward against judge, task by task. {listed(said)}.")
@@ -151,7 +154,13 @@ def hacking(found: Board) -> Figure | None:
 def shown(found: Board) -> list[Shown]:
     """The figures that can be made of these rows, each with how to read it."""
     made = [
-        ("heat", "Tasks x policies", heat(found), "Numbers run from 0 to 1; a row is a task of its own scale."),
+        (
+            "heat",
+            "Tasks x policies",
+            heat(found),
+            "Numbers run from 0 to 1; a row is a task of its own scale, "
+            "whose highest number is the brightest and 0 the darkest.",
+        ),
         (
             "ranks",
             "The same ranks as a picture",

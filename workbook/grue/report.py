@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,9 +75,9 @@ def write(
     each task's own reward); of real rows nobody judges the claims. further: paragraphs at the end of the leaderboard.
     Raises: BoardError for rows that cannot be compared."""
     rows, samples, real = list(rows), list(samples), ours is not None and ours.real
-    found = board.board(rows)
+    found = board.board(rows, "draw" if real else "seed")
     nothing = ours.meaningless if ours else ()
-    means = board.Board(found.seeds, {name: of for name, of in found.rows.items() if name not in nothing})
+    means = replace(found, rows={name: of for name, of in found.rows.items() if name not in nothing})
     named = [task.name for task in tasks]
     verdicts = claims.over_the_board(
         [claims.judge(name, rule, known[name], found, named) for name, rule in rules.items()]
@@ -91,8 +92,7 @@ def write(
     for figure in figures:
         save(figure.figure, out, figure.name)
     absent = sorted({name for row in rows for name in str(row.get("absent") or "").split()}) or ["nothing"]
-    unit = "draw" if real else "seed"
-    said = {"tasks": len(found.rows), "seeds": f"{len(found.seeds)} {unit}{'s' * (len(found.seeds) != 1)}"}
+    said = {"tasks": len(found.rows), "seeds": found.counted}
     said |= {"absent": ", ".join(absent), "profile": ours.profile if ours else "", "words": PROMPT_WORDS}
     said |= {"rows": packed(PER_SEED), "samples": packed(SAMPLES), "texts": TEXTS_OF_A_SEED}
     parts = [(HEAD_REAL if real else HEAD).format(**said), *over_tasks.over_all(means)]
