@@ -112,7 +112,7 @@ def test_the_same_rows_give_the_same_bytes_and_read_back(rows, tmp_path):
     assert float(planted["effect"]) == pytest.approx(0.6)
     text = (tmp_path / "one" / "claims.md").read_text()
     assert rows[0]["rule"][:12] in text and f"[The rule]({page.PLACE})" in text and RULE not in text
-    assert RULE in page.rule_page([rows[0]["rule"]]) and rows[0]["rule"][:12] in page.rule_page([rows[0]["rule"]])
+    assert RULE in (said := combine.rule_page([rows[0]["rule"]])) and rows[0]["rule"][:12] in said
 
 
 def test_profiles_stand_side_by_side_and_another_rule_is_named(rows, tmp_path):

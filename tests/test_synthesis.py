@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -491,6 +492,26 @@ def test_how_far_a_second_machine_is_apart_is_told_beside_the_draws():
     assert (line["a second run"], line["over draws"]) == (f"{runs.mean():.3f}", f"{np.mean(over):.3f}")
     assert line["share"] == f"{np.mean((runs / over) ** 2):.0%}"
     assert line["shift"].startswith("+0.038 [")  # of .025 and .05
+
+
+def test_each_deciding_test_is_made_on_the_draws_that_both_have():
+    found = {s.profile: s for s in sources.sources(ROOT)}
+    design, other = found["settle"], found["mini"]
+    rows = {(r["claim"], r["test"]): r for r in again.by_test(checks.load(ROOT / "claims.yaml"), design, other)}
+    row, seeds = rows["P01", "ppo score"], [101, 102, 103, 104]
+    for name, reports in (("difference", "settle/draws.csv.xz"), ("again", "mini/per_seed.csv")):
+        table = pd.read_csv(ROOT / "reports" / reports)
+        table = table[(table.split == "test") & (table.decoding == "plain") & table.seed.isin(seeds)]
+        wide = table.pivot_table(index="seed", columns="condition", values="score")
+        again_of = [c for c in wide if re.fullmatch(r"ppo_kl_default(_\d+)?", c)]
+        with_penalty = wide[again_of].mean(axis=1)
+        assert row[name] == pytest.approx((wide["ppo_kl_0"] - with_penalty).mean())
+    assert len(other.results.seeds) == 4 and ("P18", "best inside the range") in rows
+    said = again.of_tests([{**row, "again": -row["difference"], "effect again": row["effect"] - 2}], design, other)
+    assert "on the same 4 draws, of settle and of mini" in said
+    assert "of 1 tests of 1 claims, 1 have an effect of another sign (P01 ppo score)" in said
+    assert "the design's words of these are 1 holds, but smaller than stated" in said
+    assert "differ by 2.000 (median)" in said
 
 
 def test_the_end_of_a_pipeline_tells_of_committed_rows_of_the_same_draws():

@@ -5,6 +5,7 @@ python -m workbook.ledger judge params.yaml      a profile's committed table jud
 python -m workbook.ledger calibrate profiles/settle/params.yaml    how often each word where the answer is known
 python -m workbook.ledger combine                reports/*/claims/claims.json side by side, in reports/claims.*
 python -m workbook.ledger readme                 their summary into docs/findings/ledger.md
+python -m workbook.ledger further                tests of a registered design's claims that only other profiles can make
 python -m workbook.ledger invented params.yaml   words of a profile's texts that no real review has, into its table
 python -m workbook.ledger submit mine.csv        a table of your own judged by the same rule
 """
@@ -94,6 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     summarise = commands.add_parser("readme", help="reports/claims.json as the summary in docs/findings/ledger.md")
     summarise.add_argument("--reports", type=Path, default=Path("reports"), help="the folder that `combine` wrote into")
     summarise.add_argument("--file", type=Path, default=Path("docs/findings/ledger.md"), help="the page to renew")
+    commands.add_parser("further", help="tests of a registered design's claims that only other profiles can make")
     words = commands.add_parser("invented", help="words of a profile's texts that no real review has, into its table")
     words.add_argument("params", type=Path)
     submit = commands.add_parser("submit", help="a table of your own judged by the same rule")
@@ -116,6 +118,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             params = profile_of(args.params)
             profile.write(params)
             print(params.reports_folder / "claims/claims.md")
+        elif args.command == "further":
+            from workbook.ledger import further
+
+            print(further.write(Path(".")))
         elif args.command == "invented":
             print(invented(profile_of(args.params)))
         elif args.command == "calibrate":

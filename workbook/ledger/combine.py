@@ -13,16 +13,19 @@ from workbook.ledger import beside, one_model
 from workbook.ledger.checks import load
 from workbook.ledger.claim import ClaimError
 from workbook.ledger.looks import fixed_by
-from workbook.ledger.page import counts, rule_page, write_csv
-from workbook.ledger.ruling import AWAITING, ELSEWHERE, rule_hash
+from workbook.ledger.page import counts, write_csv
+from workbook.ledger.ruling import AWAITING, ELSEWHERE, RULE, WRITTEN, rule_hash
+from workbook.results.files import FURTHER
 from workbook.results.tables import join, markdown
+from workbook.statistics import paired
 from workbook.store.files import atomic_json, atomic_write
 
 NOT_TESTED = "–"
+FURTHER_LINK = "[Tests of the registered design's claims that only other profiles can make](further.md)."
 BEGIN, END = "<!-- ledger: python -m workbook.ledger readme -->", "<!-- end of ledger -->"
 COMBINE = "python -m workbook.ledger combine"
 BENCHMARK, LEDGER = "../../reports/grue/claims.md", "../../reports/{}/claims/claims.md"  # from the page
-WRITTEN = "../../claims.yaml"  # where a claim stands that has no word
+FILE = "../../claims.yaml"  # where a claim stands that has no word
 NO_EVIDENCE = ("smoke",)  # profiles whose numbers mean nothing
 
 
@@ -84,9 +87,24 @@ def combine(sources: Mapping[str, str | Path], folder: str | Path) -> list[dict[
     lines = [[*(r[k] for k in about), *(r["words"].get(p) for p in ledgers)] for r in rows]
     write_csv(folder / "claims.csv", [*about, *ledgers], lines)
     page = ["# Claims, profile by profile", *said, markdown(pd.DataFrame(shown)), "[The rule](rule.md)."]
+    page += [FURTHER_LINK] * (folder / FURTHER).is_file()
     atomic_write(folder / "claims.md", "\n\n".join(page) + "\n")
     atomic_write(folder / "rule.md", rule_page([*rules.values()]))
     return rows
+
+
+SEVERAL = (
+    "Of several hashes one is of the tests of all claims; that of a registered design is of the same rule and of the "
+    "tests of its own claims only ([which is which](claims.md))."
+)
+
+
+def rule_page(rules: Sequence[str]) -> str:
+    """The one page that has the rule in words. rules: the hashes of the ledgers that stand beside it."""
+    hashes = join([f"`{rule[:12]}`" for rule in dict.fromkeys(rules)])
+    said = f"Hash of the rule and of every test of the ledgers here: {hashes}. Alpha is {paired.ALPHA:g}."
+    said += f" {SEVERAL}" * (len({*rules}) > 1)
+    return "\n\n".join(["# The rule", said, RULE, "## What had been seen when it was written", WRITTEN]) + "\n"
 
 
 def _apart(rules: Mapping[str, str], ledgers: Mapping[str, Mapping[str, Any]], written: Path) -> str:
@@ -152,7 +170,7 @@ def _left(left: Sequence[Mapping[str, Any]], shown: Sequence[Mapping[str, Any]],
         word = benchmark.get(row["id"])
         waiting += word is None and AWAITING in row["words"].values()
         needs = next(iter(row["sentences"].values())).partition(": ")[2]  # "Not testable here: needs human raters."
-        place = f"{BENCHMARK}#{_anchor(row['id'], word)}" if word else WRITTEN
+        place = f"{BENCHMARK}#{_anchor(row['id'], word)}" if word else FILE
         lines.append(
             {
                 "claim": f"**[{row['id']}]({place})** {row['claim']}",

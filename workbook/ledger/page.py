@@ -19,7 +19,7 @@ from workbook.ledger import beside, one_model
 from workbook.ledger.contrast import NOT_MEASURED, in_words
 from workbook.ledger.judge import summary
 from workbook.ledger.made import Component
-from workbook.ledger.ruling import AWAITING, ELSEWHERE, RULE, WRITTEN
+from workbook.ledger.ruling import AWAITING, ELSEWHERE, RULE
 from workbook.results import tables
 from workbook.results.measures import MEASURES
 from workbook.results.tables import counted, effect, join, p_value, signed
@@ -78,7 +78,7 @@ def decided(rows: Rows) -> pd.DataFrame:
         for c in (c for c in row["components"] if c["role"] == "decides"):
             cells = {
                 "test": c["name"],
-                "in its unit [95 %]": _raw(c),
+                "in its unit [95 %]": raw(c),
                 "published": _effect(c, "published"),
                 "here [95 %]": _effect(c, "effect"),
                 "alone": beside.word_of_test(row, c["name"]) or c["word"],
@@ -96,13 +96,13 @@ def tested(rows: Rows, called: Mapping[str, str]) -> pd.DataFrame:
         word = beside.word(row) or row["word"]
         whole = {"claim": f"{row['id']}: {row['claim']}", "verdict": f"**{word}**{beside.marks(row)}"}
         for c in [c for c in row["components"] if c["role"] == "decides"]:
-            raw = c["difference"] is not None
+            known = c["difference"] is not None
             lines.append(
                 {
                     "claim": whole["claim"],
                     "test": c["name"],
-                    "here [95 %]": _raw(c) or spelled(c["note"], called) or c["word"],
-                    "in yardsticks [95 %]": effect(c["effect"], c["effect_low"], c["effect_high"]) if raw else "",
+                    "here [95 %]": raw(c) or spelled(c["note"], called) or c["word"],
+                    "in yardsticks [95 %]": effect(c["effect"], c["effect_low"], c["effect_high"]) if known else "",
                     "published": effect(c["published"], c["published_low"], c["published_high"]),
                     "alone": beside.word_of_test(row, c["name"]) or c["word"],
                     "verdict": whole["verdict"],
@@ -117,7 +117,7 @@ def tested(rows: Rows, called: Mapping[str, str]) -> pd.DataFrame:
 COLUMNS = ("claim", "test", "here [95 %]", "in yardsticks [95 %]", "published", "alone", "verdict")
 
 
-def _raw(c: Mapping[str, Any]) -> str:
+def raw(c: Mapping[str, Any]) -> str:
     """ "+0.299 [0.254, 0.344] nats/token" of a test: the difference in the metric's unit, or the log ratio, rank or
     share that it is; "" where there is none."""
     if c.get("difference") is None:
@@ -228,7 +228,7 @@ def every_test(rows: Rows) -> pd.DataFrame:
             "claim": row["id"],
             "test": c["name"] + ("" if c["role"] == "decides" else " (beside)"),
             "metric": c["metric"],
-            f"difference [{AT_LOOK if levels else '95 %'}]": _raw(c),
+            f"difference [{AT_LOOK if levels else '95 %'}]": raw(c),
             **{of: effect(c[of], c[f"{of}_low"], c[f"{of}_high"]) for of in ("effect", "published")},
             "stated": ("±" if c["direction"] == "equal" else "") + f"{c['stated']:.3g}",
             "unit": c["unit"],
@@ -266,13 +266,6 @@ def linked(rule: str, registered: bool = False, submitted: bool = False) -> str:
     when = "fixed before it judged" if registered else f"written after {SEEN} had been seen"
     said = f"{THEIRS} that judges this project's own runs" if submitted else f"[The rule]({PLACE}) was {when}"
     return f"{said}: hash of the rule and of every test `{rule[:12]}`."
-
-
-def rule_page(rules: Sequence[str]) -> str:
-    """The one page that has the rule in words. rules: the hashes of the ledgers that stand beside it."""
-    hashes = join([f"`{rule[:12]}`" for rule in dict.fromkeys(rules)])
-    said = f"Hash of the rule and of every test of the ledgers here: {hashes}. Alpha is {paired.ALPHA:g}."
-    return "\n\n".join(["# The rule", said, RULE, "## What had been seen when it was written", WRITTEN]) + "\n"
 
 
 def write(rows: Sequence[Mapping[str, Any]], folder: str | Path) -> None:

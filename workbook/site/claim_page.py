@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from workbook.ledger import beside, one_model
+from workbook.ledger import beside, further, one_model
 from workbook.ledger.contrast import in_words
 from workbook.results.measures import MEASURES
 from workbook.results.tables import markdown
@@ -58,6 +58,8 @@ def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
         parts += ["### All tests on one axis", of_draws(found, rows), *forest] if forest else []
         if aside := tests(found, claim, "beside"):
             parts.append(folded(f"{len(aside) // 2} tests that stand beside and decide nothing", "\n\n".join(aside)))
+        if later := afterwards(found, claim):
+            parts.append(folded("Looked at afterwards, where other profiles have runs that the design has not", later))
         if closely := closer.of_claim(found.root, claim):
             parts += ["### A closer look", closely]
         parts += ["## What would change our mind", changes(rows)]
@@ -158,6 +160,30 @@ PEAK = (
     "The number is how far a parabola through all values rises in the middle above its ends; the word asks for more "
     "than it: that some value inside the range beats the first and some the last (*holds*), and *opposite* is said "
     "where one end is shown to beat every value inside, whatever the parabola does."
+)
+
+
+def afterwards(found: Committed, claim: str) -> str:
+    """The claim's tests that only other profiles can make, or make with more points, as a table; "" for none."""
+    made = [row for row in further.read(found.root / "reports") if row["claim"] == claim and row["effect"] is not None]
+    table = [
+        {
+            "test": row["name"] + " (decides)" * (row["role"] == "decides"),
+            "profile": f"{row['profile']}, {row['n']} draws",
+            "difference": f"{effects.raw(row)} {effects.unit(row)}",
+            "published": effects.raw_published(row) or "–",
+            "in yardsticks": effects.yardsticks(row),
+            "word of this test": effects.verdict(row["word"]),
+            "in the design": row["in_design"],
+        }
+        for row in made
+    ]
+    return f"{LATER}\n\n{markdown(pd.DataFrame(table))}" if made else ""
+
+
+LATER = (
+    "Each at 5 %, looked at after the design's words were known: no word of the claim is taken from them. "
+    "[All such tests](/reports/further.md)."
 )
 
 

@@ -3,21 +3,28 @@ processor adds in another order, how far are they apart, beside what differs bet
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from workbook.ledger import beside
+from workbook.ledger.claim import Claim
+from workbook.ledger.contrast import measure, present
 from workbook.results.files import DRAWS
 from workbook.results.measures import MEASURES
-from workbook.results.tables import join, markdown, number, signed
+from workbook.results.tables import counted, join, markdown, number, signed
 from workbook.statistics.paired import mean_interval
 from workbook.synthesis.sources import Source, source
 
 ROW = ["condition", "seed", "split", "decoding"]
 SHOWN = ("score", "judge", "human_log_perplexity", "generation_log_perplexity", "distinct_2")
 DIGITS = 1e-6  # relative: the committed draws have seven digits
+ANEW = "mini"  # the profile that is run anew on each machine
 FEW = 0.1  # share of numbers that differ, up to which their conditions are named
 APART = (
     "Where the code is the same, another processor is enough for that: it rounds sums otherwise, and training goes "
@@ -25,6 +32,13 @@ APART = (
     "(the root of half the mean square difference between the two runs), and of runs over draws. The share is how much "
     "of the variance over draws is there between two runs of one draw already. The shift is the mean over conditions, "
     "with its 95 % interval over draws."
+)
+
+
+TESTS = (
+    "Each claim's deciding tests on the same {n} draws, of {design} and of {other} ([by_test.csv](by_test.csv)): of "
+    "{count} tests of {claims} claims, {signs} have an effect of another sign{which}. Where effects are in yardsticks, "
+    "the two differ by {median} (median) and at most {most} ({where}). {n} draws have no words; the design has more."
 )
 
 
@@ -96,3 +110,53 @@ def apart(both: pd.DataFrame) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(lines)
+
+
+# test by test ------------------------------------------------------------------------------------------------------
+
+
+def by_test(claims: Mapping[str, Claim], design: Source, other: Source) -> list[dict[str, Any]]:
+    """A row for each deciding test that both profiles can make, on the draws of the other, which are some of the
+    design's: the difference in each, and the effect in each one's own yardsticks."""
+    seeds = list(other.results.seeds)
+    table = design.results.per_seed
+    mine = replace(
+        design.results,
+        per_seed=table[table.seed.isin(seeds)],
+        params=design.results.params.model_copy(update={"seeds": seeds}),
+    )
+    rows = []
+    for name, claim in claims.items():
+        for test in claim.deciding:
+            if any(present(test, found.params.all_runs)[1] for found in (mine, other.results)):
+                continue
+            aside = test.model_copy(update={"role": "beside"})  # what was not measured is left out, and no error
+            first, second = (measure(aside, claim, found, "test").component for found in (mine, other.results))
+            if first.effect is not None and second.effect is not None and first.conditions == second.conditions:
+                own = {"difference": first.difference, "again": second.difference}
+                both = {"effect": first.effect, "effect again": second.effect}
+                rows.append({"claim": name, "test": test.name, "metric": test.metric, "unit": test.unit, **own, **both})
+    return rows
+
+
+def of_tests(rows: Sequence[Mapping[str, Any]], design: Source, other: Source) -> str:
+    """What the rows come to."""
+    named = {f"{row['claim']} {row['test']}": row for row in rows}
+    turned = [name for name, row in named.items() if row["difference"] * row["again"] < 0]
+    apart = {n: abs(r["effect"] - r["effect again"]) for n, r in named.items() if r["unit"] == "yardsticks"}
+    most = max(apart, key=apart.get)
+    words = beside.words_of(design.profile, design.params.reports_folder.parent)
+    said = Counter(words[named[n]["claim"]]["tests"][named[n]["test"]] for n in turned)
+    which = f" ({'; '.join(turned)}); the design's words of these are {counted(said)}" if turned else ""
+    return TESTS.format(
+        n=len(other.results.seeds),
+        design=design.profile,
+        other=other.profile,
+        count=len(rows),
+        claims=len({row["claim"] for row in rows}),
+        signs=len(turned),
+        which=which,
+        median=number(float(np.median(list(apart.values())))),
+        most=number(apart[most]),
+        where=most,
+    )

@@ -85,6 +85,13 @@ def rarer(rows: Sequence[Specification]) -> str:
     )
 
 
+def alike(rows: Sequence[Specification]) -> str:
+    """That all specifications have one text length; "" where both occur."""
+    shown = [s for s in rows if s.effect is not None]
+    lengths = {s.length for s in shown}
+    return f"All {len(shown)} specifications have {lengths.pop()} length." if len(lengths) == 1 else ""
+
+
 def _metrics(rows: Sequence[Specification]) -> list[str]:
     return sorted({s.metric for s in rows if s.metric})
 

@@ -33,7 +33,11 @@ Data and length go together where a row of boxes is empty: a difference between 
 one between data. A condition that is repeated on the same draws counts as the mean of its repetitions, as in the
 ledger (*runs* in the tables: of both conditions together, on one draw). Supervised policies are in none of these
 curves: their texts may end in every profile, and [decoded at full length](supervised_length.md) P10's word may be
-another."""
+another.
+
+**Length is hardly an axis of these curves.** Profiles fix it, as the paper did; texts may end in a few runs of PPO at
+the default β alone (`free_ppo_gamma_*` of `settle` and `mini`), which were run to ask what length does (O01). Curves,
+and the forests below, are drawn of three claims, P01, P20 and P22; of the others there is [the table](across.csv)."""
 FORESTS = """## Across profiles
 
 [across.csv](across.csv) has every deciding test in yardsticks that two profiles or more make, but those of the
@@ -100,13 +104,16 @@ def write(root: Path, claims: Mapping[str, Claim], sources: Sequence[Source], on
         files.write(out / f"{name}_specifications.csv", specification.table(rows))
         figure = files.keep(curve.drawn(name, question.question, question.metrics, rows), out, f"{name}_specifications")
         table = f"[table]({name}_specifications.csv)"
-        said = f"{curve.summary(rows)} ({table}) {curve.rarer(rows)}".strip()
+        said = f"{curve.summary(rows)} ({table}) {curve.rarer(rows) or curve.alike(rows)}".strip()
         text += [f"### {name}: {question.question}", _picture(figure), said]
     text += [FORESTS, *_forests(out, claims, across.across(claims, sources), only or list(questions))]
     earlier = machines.runs(out, sources[0].params) if (out / machines.EARLIER).is_file() else {}
     before, parts = _machines(out, claims, earlier)
     designs = [source for source in sources if source.registered]
-    text += [AGAIN, *(again.said(design, sources) for design in designs), *before]
+    text += [AGAIN]
+    for design in designs:
+        text += [again.said(design, sources), *_by_test(out, claims, design, sources)]
+    text += before
     text += [*_spread(out, root, designs), *parts]
     atomic_write(out / "synthesis.md", "\n\n".join(part for part in text if part) + "\n")
     return out / "synthesis.md"
@@ -161,6 +168,16 @@ def _spread(out: Path, root: Path, designs: Sequence[Source]) -> list[str]:
         about = {"design": design.profile, "prompts": f"{prompts:,}", "reviews": spread.REVIEWS, "seeds": seeds}
         text += [SPREAD.format(**about), markdown(spread.shown(rows))]
     return text
+
+
+def _by_test(out: Path, claims: Mapping[str, Claim], design: Source, sources: Sequence[Source]) -> list[str]:
+    """The design's deciding tests beside those of the profile that runs its first draws anew; nothing without one."""
+    drawn = [s for s in sources if s.profile == again.ANEW and s.draw() == design.draw()]
+    rows = [row for other in drawn for row in again.by_test(claims, design, other)]
+    if not rows:
+        return []
+    files.write(out / "by_test.csv", rows)
+    return [again.of_tests(rows, design, drawn[0])]
 
 
 def _machines(out: Path, claims: Mapping[str, Claim], again: Mapping[str, Results]) -> tuple[list[str], list[str]]:
