@@ -9,12 +9,12 @@ from typing import Any
 
 import pandas as pd
 
-from workbook.ledger import beside, one_model
+from workbook.ledger import beside, one_model, ruling
 from workbook.ledger.checks import load
 from workbook.ledger.claim import ClaimError
 from workbook.ledger.looks import fixed_by
 from workbook.ledger.page import counts, write_csv
-from workbook.ledger.ruling import AWAITING, ELSEWHERE, RULE, WRITTEN, rule_hash
+from workbook.ledger.ruling import AWAITING, ELSEWHERE, RULE, rule_hash
 from workbook.results.files import FURTHER
 from workbook.results.tables import join, markdown
 from workbook.statistics import paired
@@ -25,7 +25,7 @@ FURTHER_LINK = "[Tests of the registered design's claims that only other profile
 BEGIN, END = "<!-- ledger: python -m workbook.ledger readme -->", "<!-- end of ledger -->"
 COMBINE = "python -m workbook.ledger combine"
 BENCHMARK, LEDGER = "../../reports/grue/claims.md", "../../reports/{}/claims/claims.md"  # from the page
-FILE = "../../claims.yaml"  # where a claim stands that has no word
+WRITTEN = "../../claims.yaml"  # where a claim stands that has no word
 NO_EVIDENCE = ("smoke",)  # profiles whose numbers mean nothing
 
 
@@ -104,7 +104,7 @@ def rule_page(rules: Sequence[str]) -> str:
     hashes = join([f"`{rule[:12]}`" for rule in dict.fromkeys(rules)])
     said = f"Hash of the rule and of every test of the ledgers here: {hashes}. Alpha is {paired.ALPHA:g}."
     said += f" {SEVERAL}" * (len({*rules}) > 1)
-    return "\n\n".join(["# The rule", said, RULE, "## What had been seen when it was written", WRITTEN]) + "\n"
+    return "\n\n".join(["# The rule", said, RULE, "## What had been seen when it was written", ruling.WRITTEN]) + "\n"
 
 
 def _apart(rules: Mapping[str, str], ledgers: Mapping[str, Mapping[str, Any]], written: Path) -> str:
@@ -170,7 +170,7 @@ def _left(left: Sequence[Mapping[str, Any]], shown: Sequence[Mapping[str, Any]],
         word = benchmark.get(row["id"])
         waiting += word is None and AWAITING in row["words"].values()
         needs = next(iter(row["sentences"].values())).partition(": ")[2]  # "Not testable here: needs human raters."
-        place = f"{BENCHMARK}#{_anchor(row['id'], word)}" if word else FILE
+        place = f"{BENCHMARK}#{_anchor(row['id'], word)}" if word else WRITTEN
         lines.append(
             {
                 "claim": f"**[{row['id']}]({place})** {row['claim']}",

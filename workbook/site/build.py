@@ -213,12 +213,9 @@ ASKED = {  # page: words that a visitor may type, which its headings do not have
     "teach/checklist/index.md": "teach week one",
     "index.md": "cite BibTeX",
 }
-# What the search leaves out: texts of runs; ledgers, whose rows are the claims' own pages; pilots, on which nothing is
-# counted; a table that means nothing.
-ASIDE = re.compile(
-    r"^texts/|/samples/index\.md$|^reports/(\w+/claims/)?(claims|further)/|^reports/(\w+_)?pilot/"
-    r"|^reports/grue_real/leaderboard/"
-)
+# What the search leaves out: texts of runs; ledgers, whose rows are the claims' own pages; pilots; an empty table.
+REPORTS = r"^reports/((\w+/claims/)?claims|further|(\w+_)?pilot|grue_real/leaderboard)/"
+ASIDE = re.compile(rf"^texts/|/samples/index\.md$|{REPORTS}")
 RANKED = {
     "findings/five/": 0.3,  # what the claims' own pages say too
     "claims/": 3,
