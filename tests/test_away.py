@@ -266,6 +266,8 @@ def test_more_gpus_than_are_there_are_refused(monkeypatch):
     params = types.SimpleNamespace(device="cuda")
     with pytest.raises(ConfigError, match="--gpus 3: expected at most 2, as many as"):
         away.run(params, 4, 3, 1.0)
+    with pytest.raises(ConfigError, match="--gpus 4: expected 1, as the settings name one card, device cuda:1"):
+        away.run(types.SimpleNamespace(device="cuda:1"), 4, 4, 1.0)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="prctl")

@@ -16,6 +16,7 @@ import sys
 import tarfile
 import time
 import types
+import warnings
 from pathlib import Path
 
 import dask
@@ -30,13 +31,14 @@ from tests.built import REPOSITORY, SMALL, WITHOUT_VARIANTS, build, write_params
 from tests.executed import change, copied
 from workbook.draws import base
 from workbook.runs import conditions, experiment
-from workbook.stages import carry, cluster, parcels, reproduce, scheduler, units
+from workbook.stages import begun, carry, cluster, leaving, parcels, reproduce, scheduler, units
 from workbook.stages import sweep as sweeps
 from workbook.stages.command import status
 from workbook.stages.processes import ONE_THREAD
 from workbook.stages.sweep import PLACES, Sweep
 from workbook.stages.units import Unit
-from workbook.store import states
+from workbook.store import locks, states
+from workbook.store.files import atomic_write, is_sealed, seal
 
 from .waiting import until
 
@@ -146,6 +148,14 @@ def test_make_passes_on_what_is_asked():
     assert "--workers" not in said()
 
 
+@pytest.mark.parametrize("more", [("--workers", "local:2"), ("--log", "tensorboard")])
+def test_reports_alone_take_neither_workers_nor_trackers(more, tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        reproduce.main(["mini", "--reports", *more, "--root", str(tmp_path)])
+    assert ended.value.code == 2
+    assert "--reports starts no run: expected it without --workers and --log" in capsys.readouterr().err
+
+
 def test_no_scheduler_and_no_certificate_are_said_in_a_line(tmp_path):
     nobody = "no scheduler listens there"
     for workers, why in (("tls://127.0.0.1:9", "TLS needs a certificate"), ("tcp://127.0.0.1:9", nobody)):
@@ -166,7 +176,7 @@ def test_a_slurm_job_has_the_users_settings_one_thread_and_certificates(tmp_path
             cluster.slurm("gpu", 0, tmp_path)
     own = {"cores": 2, "memory": "4GB", "account": "me", "job-script-prologue": ["module load it"]}
     own |= {"walltime": "04:00:00", "job-extra-directives": ["--gres=gpu:1", "--signal=B:TERM@60"]}
-    own |= {"worker-extra-args": ["--lifetime", "230m"]}
+    own |= {"worker-extra-args": ["--lifetime", "230m", "--memory-limit", "1GB"]}
     with dask.config.set({"jobqueue.slurm": {**dask.config.get("jobqueue.slurm"), **own}}):
         with cluster.slurm("gpu", 0, tmp_path, "cuda") as found:
             script = found.job_script()
@@ -179,9 +189,15 @@ def test_a_slurm_job_has_the_users_settings_one_thread_and_certificates(tmp_path
     assert f"exec {sys.executable} -m distributed.cli.dask_worker tls://" in script
     assert "--no-dashboard --dashboard-address 127.0.0.1:0" in script  # its page would be open to all
     assert re.findall(r"--nthreads (\d+)", script)[-1] == "1"  # the last one counts; else as many as cores
+    assert re.findall(r"--memory-limit (\S+)", script)[-1] == "0"  # at a limit Dask pauses it, and its unit hangs
     assert "--nworkers" not in script and f"--tls-key {tmp_path}/certificates/" in script  # one worker, of two cores
     assert f"#SBATCH -o {tmp_path}/slurm/dask-worker-%J.out" in script.splitlines()
     assert (tmp_path / "certificates").stat().st_mode & 0o77 == 0
+
+
+def test_the_page_starts_a_worker_as_it_has_to_be():
+    page = (REPOSITORY / "docs/use/machines.md").read_text()
+    assert re.search(rf"^\.venv/bin/dask worker .* {' '.join(cluster.OF_WORKER)}$", page, re.M)
 
 
 def test_a_path_that_a_job_script_cannot_say_is_refused(tmp_path):
@@ -237,10 +253,14 @@ def test_a_unit_that_two_do_at_once_is_trained_and_published_once(two, world):
     assert before == (final.stat().st_ino, (final / ".hash").stat().st_mtime_ns)
 
 
+def there(client) -> dict[str, dict]:
+    """Address -> what Dask knows of a worker."""
+    return client.sync(client.scheduler.identity, n_workers=-1)["workers"]
+
+
 def trees(client) -> dict[str, Path]:
     """Address -> the folder of its own where a worker lays what a unit reads."""
-    known = client.scheduler_info(n_workers=-1)["workers"]
-    return {address: Path(worker["local_directory"]) / "rlnlp" / "tree" for address, worker in known.items()}
+    return {address: Path(one["local_directory"]) / "rlnlp" / "tree" for address, one in there(client).items()}
 
 
 def in_the_middle(work: Sweep, stage: str, own: dict[str, Path], said: list[str]) -> str:
@@ -275,6 +295,9 @@ def test_workers_without_our_folder_get_what_they_read_and_send_what_they_finish
     until(lambda: len(trees(two)) == 2, "another worker in its place")
 
 
+ALONE = ("--nthreads", "1", "--memory-limit", "0")
+
+
 def worker(client, folder: Path, first: Path, *more: str, within: tuple[str, ...] = ()) -> subprocess.Popen:
     """A worker of its own, that looks for packages in the folder `first` before others. more: of its command; within:
     a command that runs it."""
@@ -286,7 +309,7 @@ def worker(client, folder: Path, first: Path, *more: str, within: tuple[str, ...
     path = os.pathsep.join([str(first), str(REPOSITORY)])
     with open(folder / "log", "w") as log:
         return subprocess.Popen(
-            [*command, "--nthreads", "1", *(more or ["--no-nanny"]), "--local-directory", str(folder)],
+            [*command, *ALONE, *(more or ["--no-nanny"]), "--local-directory", str(folder)],
             env={**os.environ, "PYTHONPATH": path, "NUMEXPR_NUM_THREADS": "1"},
             cwd=folder,
             stdout=log,
@@ -313,7 +336,7 @@ def test_workers_that_share_neither_folder_nor_process_numbers_and_one_is_killed
     """As on two machines: both are number 1 of their namespace, and the locks that they write name that number."""
     work, said = sweep(two, world)
     work.asking = (str(world / "not there"), *work.asking[1:])
-    known = {*two.scheduler_info(n_workers=-1)["workers"]}
+    known = {*there(two)}
     work.asked = dict.fromkeys(known)  # judged already: the two that share our namespace are given nothing
     jobs = {}
     try:
@@ -363,13 +386,21 @@ def test_seeds_of_a_gpu_are_not_looked_for_where_there_is_none(world):
     assert carry.recount(world, NAME) == 0
 
 
-def test_a_worker_of_several_threads_is_refused_and_told_how_to_start():
-    """Two units in one process would change each other's folder, output and torch's modes."""
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"memory_limit": 0}, "tasks at once: 1 on the head, 2 there; start it with --nthreads 1"),
+        ({"threads_per_worker": 1}, "memory limit: none on the head, 1.5 GB there; start it with --memory-limit 0"),
+    ],
+)
+def test_a_worker_of_several_threads_or_with_a_memory_limit_is_refused_and_told_how_to_start(given, why):
+    """Two units in one process would change each other's folder, output and torch's modes; a worker that Dask pauses
+    gets no unit, and one that is meant for it alone waits for ever."""
     here = {"n_workers": 1, "processes": False, "dashboard_address": cluster.HERE}
-    with LocalCluster(threads_per_worker=2, **here) as started, Client(started) as client:
-        found = client.submit(units.about, "no file", "imdb", pure=False).result(timeout=240)
-    why = units.differs(units.about("no file", "imdb"), found)
-    assert why == ["tasks at once: 1 on the head, 2 there; start it with --nthreads 1"]
+    with LocalCluster(**{"threads_per_worker": 2, "memory_limit": "1.5GB", **here, **given}) as started:
+        with Client(started) as client:
+            found = client.submit(units.about, "no file", "imdb", pure=False).result(timeout=240)
+    assert units.differs(units.about("no file", "imdb"), found) == [why]
 
 
 def test_a_worker_that_ends_after_its_work_and_before_it_is_fetched_is_gone(two, world, monkeypatch):
@@ -391,6 +422,38 @@ def test_a_worker_that_ends_after_its_work_and_before_it_is_fetched_is_gone(two,
     until(lambda: done(work) and len(work.workers) == 2, "that it is asked anew, as it is there after all")
 
 
+def test_a_worker_that_does_not_answer_while_it_is_sent_something_is_gone(two, world, monkeypatch):
+    """It is stopped: it takes nothing, and says nothing."""
+    work, said = sweep(two, world)
+    work.asking = (str(world / "not there"), *work.asking[1:])
+    until(lambda: done(work) and len(work.workers) == 2)
+    unit, (address, process) = Unit(f"runs@{NAME}", 1), next(iter(two.run(os.getpid).items()))
+    work.queue = [unit]
+    os.kill(process, signal.SIGSTOP)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(parcels, "SEND_S", 0.5)
+            work._give(address, unit)
+    finally:
+        os.kill(process, signal.SIGCONT)
+    assert said == [f"{unit.stage}, draw 1, goes to another worker ({address}: it is gone)"] and work.queue == [unit]
+    assert address not in work.workers and not work.busy
+    work.queue = []
+    until(lambda: done(work) and len(work.workers) == 2, "that it is asked anew, as it is there after all")
+
+
+def test_no_worker_is_gone_because_dask_asked_for_something_else_meanwhile(two, world, monkeypatch):
+    work, real = sweep(two, world)[0], two.sync
+
+    def sync(job, *given, **more):
+        found = real(job, *given, **more)
+        real(two._update_scheduler_info)  # as it does every two seconds, of no worker
+        return found
+
+    monkeypatch.setattr(two, "sync", sync)
+    assert len(work._seen()) == 2
+
+
 def test_the_plan_counts_the_workers_and_the_head_its_cores(two, world, monkeypatch, capsys):
     work, _ = sweep(two, world)
     needs = {f"runs@{name}": set() for name in "abcd"}
@@ -402,24 +465,42 @@ def test_the_plan_counts_the_workers_and_the_head_its_cores(two, world, monkeypa
     assert plan == "plan: 4 runs; about 3 minutes on 2 workers" and ahead.endswith("about 3:20 left)")
 
 
-def test_the_head_runs_no_more_stages_than_it_has_cores_whatever_slurm_is_asked_for(world, monkeypatch):
+@pytest.fixture
+def head(monkeypatch):
+    """The arguments of each scheduler that a head makes, which then ends."""
     begun, needs = [], {"runs@a": set()}
     left = {"needs": needs, "changed": {*needs}, "values": None, "run_light": lambda: None, "order": list}
     monkeypatch.setattr(reproduce, "Pipeline", lambda *given: types.SimpleNamespace(**left))
     monkeypatch.setattr(cluster, "connected", lambda *given, **more: contextlib.nullcontext(Here()))
-    monkeypatch.setattr(reproduce, "Scheduler", lambda *given: begun.append(given[4]))
-    monkeypatch.setattr(os, "sched_getaffinity", lambda number: {0, 1, 2}, raising=False)
+    monkeypatch.setattr(reproduce, "Scheduler", lambda *given: begun.append(given))
     monkeypatch.setattr(reproduce, "announce", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+    return begun
+
+
+def test_the_head_runs_no_more_stages_than_it_has_cores_whatever_slurm_is_asked_for(world, head, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda number: {0, 1, 2}, raising=False)
     for workers in ("slurm:gpu", ""):
         with pytest.raises(KeyboardInterrupt):
             reproduce.reproduce(world, world / ".scratch/tests", 64, ours=False, workers=workers)
-    assert begun == [3, 64]  # what the user says of this machine alone is meant so
+    assert [given[4] for given in head] == [3, 64]  # what the user says of this machine alone is meant so
+
+
+def test_a_head_alone_begins_anew_what_workers_of_another_kind_were_at(world, head, capsys):
+    scratch = world / ".scratch/tests"
+    begun.by("another kind", "runs@ppo_kl_0", 1, scratch, "another kind")
+    mine, *others = checkpoints(scratch)
+    for workers in ("local:1", ""):
+        with pytest.raises(KeyboardInterrupt):
+            reproduce.reproduce(world, scratch, ours=False, workers=workers)
+        assert mine.exists() == bool(workers) and all(path.exists() for path in others)
+    said = "runs@ppo_kl_0, draw 1, begins anew: its checkpoint is of another kind of machine, another kind\n"
+    assert capsys.readouterr().out == said
 
 
 def test_a_job_at_its_time_limit_ends_and_its_seed_goes_on_elsewhere(two, made, world, tmp_path, monkeypatch):
     """As Slurm ends it: SIGTERM to the job's command, `dask worker` with its nanny. It was in the middle of a seed."""
     work, said = sweep(two, world)
-    known = {*two.scheduler_info(n_workers=-1)["workers"]}
+    known = {*there(two)}
     job, stage = worker(two, tmp_path, tmp_path, "--nanny"), f"runs@{NAME}"
     try:
         until(lambda: done(work) and work.workers.keys() - known, lambda: f"the job's worker: {said}")
@@ -447,7 +528,7 @@ def test_a_worker_that_is_told_to_end_saves_the_seed_it_is_at_though_no_state_is
     assert text in file.read_text()
     file.write_text(file.read_text().replace(text, '"updates": 1000000,'))  # no state is due in its first 20 s
     work, said = sweep(two, world)
-    unit, known = Unit(f"runs@{NAME}", 1), {*two.scheduler_info(n_workers=-1)["workers"]}
+    unit, known = Unit(f"runs@{NAME}", 1), {*there(two)}
     log = world / ".scratch/tests" / units.log_of(unit)
     with monkeypatch.context() as patch:
         patch.delenv(states.EVERY_UPDATE)  # the workers of `two` have it
@@ -524,6 +605,41 @@ def test_from_a_worker_comes_nothing_but_finished_units(tmp_path):
     assert not [path for path in (tmp_path / "b").rglob("*") if path.is_file()]
 
 
+def finals(folder: Path, **files: str) -> bytes:
+    """What a worker sends of a seed whose finished files these are; they lie in the folder."""
+    final = folder / "runs/ppo_kl_0/seed1-00ff/final"
+    for name, text in files.items():
+        atomic_write(final / name.replace("_", "/"), text)
+    seal(final)
+    return parcels.packed(folder)
+
+
+def test_what_is_there_and_cannot_be_used_gives_way_to_what_a_worker_finished(tmp_path):
+    """A seal that does not hold, or no policy where one came; what lacks nothing stays."""
+    content = finals(tmp_path / "there", curves="new", policy_weights="new")
+    scratch = tmp_path / "here"
+    final = scratch / "runs/ppo_kl_0/seed1-00ff/final"
+    kept = {"curves": "old", "policy_weights": "old", "more": "old"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of a seal
+        for files, spoilt, left in (({"curves": "old"}, "", "new"), (kept, "curves", "new"), (kept, "", "old")):
+            shutil.rmtree(scratch, ignore_errors=True)
+            finals(scratch, **files)
+            if spoilt:
+                (final / spoilt).write_text("cut")
+            parcels.unpack(content, scratch)
+            assert [(final / name).read_text() for name in ("curves", "policy/weights")] == [left, left], files
+            assert is_sealed(final) and (final / "more").exists() == (left == "old")
+    shutil.rmtree(scratch)  # what counts under another key leads to that: see `carry.recount`
+    finals(scratch, curves="old")
+    (final.parents[1] / "seed1-00ff").rename(final.parents[1] / "seed1-0000")
+    final.parent.mkdir()
+    final.symlink_to("../seed1-0000/final", target_is_directory=True)
+    parcels.unpack(content, scratch)
+    assert (final / "policy/weights").is_file() and not final.is_symlink()
+    assert [path.name for path in final.parent.iterdir() if path.name.startswith(".f")] == []
+
+
 def test_a_parcel_that_is_cut_short_goes_to_another_worker_and_ends_nothing(alone):
     work, said = alone()
     unit = Unit("runs@ppo_kl_0", 1)
@@ -531,6 +647,41 @@ def test_a_parcel_that_is_cut_short_goes_to_another_worker_and_ends_nothing(alon
     for content in (packed("head/x"), packed("runs/ppo_kl_0/seed1-00ff/final/x")[:100]):
         work._end(unit, Done(lambda content=content: ("", False, content), ()), "tls://there")
     assert work.queue == [unit, unit] and all("goes to another worker (tls://there: " in line for line in said)
+
+
+def test_a_seed_that_somebody_writes_while_it_comes_goes_back_into_the_queue(alone, monkeypatch):
+    work, said = alone()
+    unit = Unit("runs@ppo_kl_0", 1)
+    work.open[unit.stage] = {unit}
+    held = work.scratch / "runs/ppo_kl_0/seed1-00ff"
+    real = locks.writer_lock
+    monkeypatch.setattr(locks, "writer_lock", lambda folder: real(folder, wait_s=0))
+    with real(held):
+        work._end(unit, Done(lambda: ("", False, packed("runs/ppo_kl_0/seed1-00ff/final/x")), ()), "tls://there")
+    assert work.queue == [unit] and "goes to another worker (tls://there: " in said[0] and "is writing here" in said[0]
+
+
+def test_a_worker_with_its_own_folder_sends_its_log_and_what_it_finished_before_it_failed(alone, tmp_path, monkeypatch):
+    work, said = alone()
+    unit, own = Unit("runs@ppo_kl_0", 1), tmp_path / "own"
+    work.open[unit.stage], work.queue = {unit}, []
+
+    def working(unit: Unit, folder: Path) -> None:
+        finals(own / ".scratch", curves="x")
+        print("far" + "!" * 9000)
+        raise ValueError("the end")
+
+    monkeypatch.setattr(parcels, "laid", lambda manifest: own)
+    monkeypatch.setattr(units, "work", working)
+    outcome = units.run(unit, "not here", ".", ".scratch", {"a": "00ff"})
+    assert len(outcome[3]) <= 8192
+    log = work.scratch / units.log_of(unit)
+    atomic_write(log, "before\n")
+    work._end(unit, Done(lambda: outcome, ()), "tls://there")
+    assert re.search(r"^before\n!+\nTraceback .*ValueError: the end\n$", log.read_text(), re.S), log.read_text()[-300:]
+    assert is_sealed(work.scratch / "runs/ppo_kl_0/seed1-00ff/final")
+    assert said == ["runs@ppo_kl_0, draw 1, failed (ValueError: the end); the head tries it itself"]
+    assert units.run(unit, str(own), ".", ".scratch")[2:] == ()  # where the folder is shared nothing is sent
 
 
 # ------------------------------------------------------------------------------------------------------------- faults
@@ -561,7 +712,14 @@ class Here:
 
     cluster = None
 
-    def scheduler_info(self, n_workers: int) -> dict:
+    @property
+    def scheduler(self) -> Here:
+        return self
+
+    def sync(self, job, callback_timeout: float, **given):
+        return job(**given)
+
+    def identity(self, n_workers: int) -> dict:
         return {"workers": {"here": {}}}
 
     def submit(self, job, *given, **where) -> Done:
@@ -573,8 +731,22 @@ def alone(world, monkeypatch):
     """A way to begin a sweep in this process."""
     facts = {"same": dict(ONE_THREAD), "code": {}, "machine": "here", "shared": True}
     monkeypatch.setattr(units, "about", lambda *asked: facts)
+    monkeypatch.setattr(leaving, "run", units.run)  # no worker of Dask's is told to leave
     monkeypatch.setenv(states.EVERY_UPDATE, "1")
     return lambda: sweep(Here(), world)
+
+
+def test_a_scheduler_that_is_gone_is_said_in_a_line(alone):
+    """As Dask 2026 has it: one question fails, and then there is nobody to ask."""
+
+    def identity(n_workers: int) -> dict:
+        raise OSError("Timed out trying to connect")
+
+    work, _ = alone()
+    for known in (types.SimpleNamespace(identity=identity), None):
+        work.client = types.SimpleNamespace(scheduler=known, sync=Here().sync, cluster=None)
+        with pytest.raises(ConfigError, match="Dask's scheduler is gone .*; the same command continues with another"):
+            work.step()
 
 
 def test_what_the_user_brings_refuses_a_worker_without_our_folder_and_no_other(world, alone):
@@ -585,7 +757,7 @@ def test_what_the_user_brings_refuses_a_worker_without_our_folder_and_no_other(w
     facts = units.about()
 
     class Both(Here):
-        def scheduler_info(self, n_workers: int) -> dict:
+        def identity(self, n_workers: int) -> dict:
             return {"workers": {"here": {}, "there": {}}}
 
         def submit(self, job, *given, workers: list[str], **where) -> Done:
@@ -618,21 +790,117 @@ class Jobs:
         self.asked.append(n)
 
 
-def test_jobs_that_ended_are_asked_for_again_once_and_only_while_units_wait(alone):
+@pytest.fixture
+def jobs(alone, monkeypatch):
+    """(a sweep whose workers are jobs, what it said, its jobs, a way to have some of them there). facts: of a job, by
+    its name; the others are like the head."""
     work, said = alone()
-    jobs = work.client.cluster = Jobs()
-    work.queue = [Unit("runs@ppo_kl_0", 1)]
-    for there, asked in ((), []), (("a",), []), (("a", "b"), []), (("b",), [2]), (("b",), [2]), (("a", "b"), [2]):
-        jobs.workers = dict.fromkeys(there)  # at first they are on their way, which is no end
+    found, like = Jobs(), units.about()
+    found.facts = {}
+
+    class Named(Here):
+        cluster = found
+
+        def identity(self, n_workers: int) -> dict:
+            return {"workers": {f"tls://{name}": {"name": name} for name in found.workers}}
+
+        def submit(self, job, *given, workers: list[str], **where) -> Done:
+            return Done(lambda: {**like, **found.facts.get(workers[0].removeprefix("tls://"), {})}, ())
+
+    def there(*names: str) -> None:
+        found.workers = dict.fromkeys(names)
         work._look()
-        assert jobs.asked == asked, there
-    assert said == ["workers ended: 1; others are asked for (units that wait: 1)"]
-    work.queue, jobs.workers = [], {}
-    work._look()
-    assert jobs.asked == [2]
+
+    work.client = Named()
+    return work, said, found, there
+
+
+def test_jobs_that_ended_are_asked_for_again_once_and_only_while_units_wait(jobs):
+    work, said, found, there = jobs
     work.queue = [Unit("runs@ppo_kl_0", 1)]
-    work._look()
-    assert jobs.asked == [2, 2]
+    for names, asked in ((), []), (("a",), []), (("a", "b"), []), (("b",), [2]), (("b",), [2]), (("a", "b"), [2]):
+        there(*names)  # at first they are on their way, which is no end
+        assert found.asked == asked, names
+    assert said == ["workers ended: 1; others are asked for (units that wait: 1)"]
+    work.queue = []
+    there()
+    assert found.asked == [2]
+    work.queue = [Unit("runs@ppo_kl_0", 1)]
+    there()
+    assert found.asked == [2, 2]
+
+
+def test_no_job_is_asked_for_in_place_of_one_that_could_do_nothing(jobs):
+    """One is refused, the other is of another kind of processor than where the draw began: the next may be alike."""
+    work, said, found, there = jobs
+    work.queue, work.places = [Unit("runs@ppo_kl_0", 1)], {"1": "here"}
+    found.facts = {"a": {"same": {**ONE_THREAD, "scipy": "0.1"}}, "b": {"machine": "another"}}
+    for _ in range(2):
+        there("a", "b")
+        there()
+    assert not found.asked and len(said) == 2 and all("a is refused: scipy" in line for line in said), said
+
+
+def test_where_all_jobs_are_refused_the_command_ends_with_the_reason(jobs):
+    work, said, found, there = jobs
+    found.facts = dict.fromkeys("ab", {"same": {**ONE_THREAD, "scipy": "0.1"}})
+    there("a", "b")  # no unit waits yet
+    work.queue = [Unit("runs@ppo_kl_0", 1)]
+    with pytest.raises(ConfigError, match=r"all workers .* are refused \(2\), .* scipy: none on the head, 0.1 there$"):
+        there("a")  # as one of them has ended since
+    found.facts, work.queue = {}, []  # the same ones, started otherwise
+    there()
+    there("a", "b")
+    assert work.workers.keys() == {"tls://a", "tls://b"} and not work.refused
+
+
+def checkpoints(scratch: Path) -> list[Path]:
+    """One of each kind of unit of draw 1, and one of draw 2."""
+    names = ("runs/ppo_kl_0/seed1-00/checkpoint/state-1", "tune/ppo/lr-00/checkpoint/state-1")
+    names = (*names, "models_draw1/language_model/00/state-1", "runs/ppo_kl_0/seed2-00/checkpoint/state-1")
+    for name in (*names, "runs/ppo_kl_0/seed1-00/half.json"):
+        atomic_write(scratch / name, "x")
+    return [scratch / name for name in names]
+
+
+def test_a_checkpoint_of_another_kind_of_machine_is_not_resumed(alone):
+    """As where its draw's line is taken out of the placement, or where the head does what workers failed at."""
+    work, said = alone()
+    stage = "runs@ppo_kl_0"
+    work.client.submit = lambda job, *given, **where: Done(lambda: units.about() if job is units.about else (), ())
+    mine, *others = checkpoints(work.scratch)
+    work.step()
+    for address, machine in (("here", "here"), ("there", "there"), ("there", "there")):
+        work.workers[address] = {"machine": machine, "shared": True}
+        work.queue, work.places = [Unit(stage, 1)], {}
+        work._give(address, work.queue[0])
+        assert mine.exists() == (machine == "here")  # what the head began goes on with one like it
+    assert said == [f"{stage}, draw 1, begins anew: its checkpoint is of another kind of machine, here"]
+    assert not (mine.parents[1] / "half.json").exists() and all(path.exists() for path in others)
+    mine = checkpoints(work.scratch)[0]
+    work.queue = [Unit(stage, 1)]
+    work._give("there", work.queue[0])
+    assert mine.exists()
+    work.open[stage] = {Unit(stage, 1)}
+    work._end(Unit(stage, 1), Done(lambda: ("no", False), ()), "there")
+    assert not mine.exists() and "begins anew" in said[-2] and said[-1].endswith("the head tries it itself")
+
+
+def test_a_head_without_workers_begins_anew_what_another_kind_of_machine_was_at(tmp_path):
+    found = checkpoints(tmp_path)
+    for stage in ("runs@ppo_kl_0", "tune@ppo", "models@1"):
+        assert begun.by("there", stage, 1, tmp_path, "there") == ""
+    with locks.writer_lock(found[1].parents[1]):  # somebody writes there: it stays, and stays theirs
+        lines = begun.alone("here", tmp_path)
+    assert sorted(line.partition(" begins anew")[0] for line in lines) == [
+        "models@1, draw 1,",
+        "runs@ppo_kl_0, draw 1,",
+    ]
+    assert [path.exists() for path in found] == [False, True, False, True]
+    assert begun.alone("here", tmp_path) == [
+        "tune@ppo, draw 1, begins anew: its checkpoint is of another kind of machine, there"
+    ]
+    assert begun.alone("here", tmp_path) == []
 
 
 def test_a_unit_whose_workers_end_goes_on_as_long_as_it_gets_further(alone):

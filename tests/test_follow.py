@@ -11,6 +11,7 @@ from accelerate.tracking import LOGGER_TYPE_TO_CLASS
 from tensorboardX.proto.event_pb2 import Event
 
 from rlnlp.settings import ConfigError
+from tests.built import REPOSITORY
 from workbook.stages import follow, reproduce
 from workbook.store import states
 from workbook.store.files import read_json, seal, whole
@@ -176,6 +177,34 @@ def test_a_follower_ends_with_what_it_follows_and_has_told_all(tmp_path, monkeyp
     with follow.beside("mini", tmp_path, "tensorboard"):
         pass
     assert "LOG=tensorboard: told no more: " in capfd.readouterr().out
+
+
+STOPPED = """
+import os, signal
+from pathlib import Path
+from tests.test_follow import trained
+from workbook.stages import follow
+
+try:
+    with follow.beside("mini", Path.cwd(), "tensorboard"):
+        trained(Path(".scratch/mini"), 2)
+        os.killpg(0, signal.SIGINT)
+        signal.pause()
+except KeyboardInterrupt:
+    print("stopped")
+"""
+
+
+def test_ctrl_c_ends_what_is_followed_and_not_the_last_look_at_it(tmp_path):
+    """A terminal tells all processes of its group."""
+    (tmp_path / "stopped.py").write_text(STOPPED)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(REPOSITORY), *sys.path])}
+    command = [sys.executable, "stopped.py"]
+    found = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, start_new_session=True
+    )
+    assert found.stdout == "stopped\n", found.stderr
+    assert [step for step, _ in shown(tmp_path / ".scratch/mini")["objective/kl"]] == [1, 2]
 
 
 @pytest.mark.parametrize(

@@ -149,6 +149,32 @@ def test_the_rates_of_the_bench_replace_the_guesses(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    ("known", "given", "said"),
+    [
+        (
+            {},
+            (),
+            "FLOPs at 26.8 TFLOP/s (40 % of an H200's 67 in plain fp32; --tflops), and 10 ms a forward pass (assumed",
+        ),
+        (
+            {"fp32": 50.91104764613092, "update_fp32_share": 0.7642821784701029, "readable_ms": 20.66909344991048},
+            (),
+            "FLOPs at 38.9 TFLOP/s (measured in fp32: reports/bench/gpu.json; --tflops), and 20.7 ms a forward pass "
+            "(measured in fp32: reports/bench/gpu.json; --pass-ms)",
+        ),
+        ({}, ("--tflops", "100", "--pass-ms", "1"), "at 100 TFLOP/s (--tflops), and 1 ms a forward pass (--pass-ms)"),
+    ],
+)
+def test_the_plan_says_where_its_rates_are_from(known, given, said, tmp_path, capsys):
+    profile_copy(tmp_path)
+    (tmp_path / plan.RATES).parent.mkdir(parents=True)
+    (tmp_path / plan.RATES).write_text(json.dumps({"device": "X100", **known}))
+    assert plan.main(["paper", "--root", str(tmp_path), *given]) == 3
+    found = " ".join(capsys.readouterr().out.split())
+    assert said in found and "as this package computes" not in found
+
+
+@pytest.mark.parametrize(
     "given", ["--tflops 0", "--tflops -1", "--tflops nan", "--tflops fast", "--pass-ms -1", "--pass-ms inf"]
 )
 def test_a_rate_that_is_none(given, tmp_path, capsys):

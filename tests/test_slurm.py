@@ -81,3 +81,31 @@ def test_a_job_that_ends_early_is_asked_for_again_and_its_seed_goes_on(made, wor
     left = ["squeue", "--noheader", "--me", "--states=RUNNING,PENDING", "--format=%i"]
     assert again not in subprocess.run(left, capture_output=True, text=True, check=True).stdout.split()
     assert list((tmp_path / "scratch/slurm").glob("*.err")) and not list(tmp_path.glob("*.out"))  # what jobs say
+
+
+def test_a_job_that_is_told_to_end_saves_its_seed_which_the_next_job_goes_on_with(world, tmp_path, monkeypatch):  # noqa: F811
+    """No state is due in the few seconds of the first job: it is written because of the signal."""
+    file, text = world / f"build/conditions/{NAME}.json", '"updates": 15,'
+    file.write_text(file.read_text().replace(text, '"updates": 1000000,'))
+    slurm = {"cores": 2, "memory": "1GB", "walltime": "00:30:00"}
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(states.EVERY_UPDATE, raising=False)
+    given = {"jobqueue.slurm": {**dask.config.get("jobqueue.slurm"), **slurm}}
+    with dask.config.set(given | {"distributed.deploy.lost-worker-timeout": "1s"}):
+        with cluster.connected(f"slurm:{partition()}", 1, tmp_path / "scratch") as client:
+            work, said = sweep(client, world)
+            unit = units.Unit(f"runs@{NAME}", 1)
+            work.open[unit.stage], work.queue = {unit}, [unit]
+            log = world / ".scratch/tests" / units.log_of(unit)
+            far = lambda: [int(n) for n in re.findall(r" (\d+)/1000000 ", log.read_text() if log.is_file() else "")]
+            until(lambda: done(work, unit.stage) or max(far(), default=0), lambda: f"update 1: {said}")
+            assert not state(world, 1)
+            (job,) = (worker.job_id for worker in client.cluster.workers.values())
+            process = psutil.Process(*client.run(os.getpid).values())
+            subprocess.run(["scancel", "--signal=TERM", "--batch", job], check=True)
+            until(lambda: not process.is_running(), "the end of the worker")
+            before, saved = max(far()), state(world, 1)
+            assert saved
+            until(lambda: done(work, unit.stage) or max(far()) > before, lambda: f"the next job: {said}")
+    assert any(f"{unit.stage}, draw 1, goes to another worker" in line for line in said), said
+    assert log.read_text().count(" 0/1000000 ") == 1  # begun once

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 
@@ -135,6 +136,7 @@ def test_processes_that_cannot_share_a_run_are_refused_with_the_reason(made):
 
 def test_a_refusal_comes_before_any_process_waits_for_another(made, monkeypatch, capsys):
     monkeypatch.setattr(together, "Processes", None)
+    monkeypatch.setattr(together, "safe", lambda: True)
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank, lines in (("0", 1), ("1", 0)):
         monkeypatch.setenv("RANK", rank)
@@ -146,13 +148,51 @@ def test_a_refusal_comes_before_any_process_waits_for_another(made, monkeypatch,
     assert "it is started by torchrun" in capsys.readouterr().err
 
 
-def test_torchruns_own_rendezvous_is_refused_as_whoever_reaches_it_can_run_anything(made):
-    own = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "1", "-m", "workbook.stages.together"]
-    asked = [*own, "mini", "nobody", "1", "--root", str(made)]
+ADDRESS = "--master-addr 127.0.0.1 --master-port"
+
+
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        ("", True),
+        ("--rdzv-backend c10d --rdzv-endpoint 127.0.0.1:{port}", True),
+        ("--rdzv-backend static --rdzv-id mine " + ADDRESS + " {port}", False),
+    ],
+)
+def test_torchruns_own_rendezvous_is_refused_as_whoever_reaches_it_can_run_anything(made, options, refused):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        given = options.format(port=free.getsockname()[1]).split()
+    own = [sys.executable, "-m", "torch.distributed.run", *given, "--nproc-per-node", "1"]
+    asked = [*own, "-m", "workbook.stages.together", "mini", "nobody", "1", "--root", str(made)]
     env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    for insecure, said in (("", "can run any program in your name. Use torchrun --rdzv"), ("1", "called 'nobody'")):
+    for insecure in ("", "1")[: 1 + refused]:
         found = subprocess.run(asked, capture_output=True, text=True, cwd=REPOSITORY, env={**env, "INSECURE": insecure})
+        said = (
+            "can run any program in your name. Use torchrun --rdzv" if refused and not insecure else "called 'nobody'"
+        )
         assert found.returncode and said in found.stderr, found.stderr
+
+
+def test_when_torchrun_opens_no_rendezvous_is_read_in_its_command(monkeypatch):
+    def good(options: str, *program: str) -> bool:
+        script = "-m workbook.stages.together mini ppo 1".split()
+        return together.without_rendezvous([*(program or ("python", "/bin/torchrun")), *options.split(), *script])
+
+    assert good(f"{ADDRESS} 29611") and good(f"{ADDRESS} 29611", "python", "-m", "torch.distributed.run")
+    assert good("--rdzv_backend=static --rdzv-endpoint a:1 --rdzv-id mine") and good("--nnodes 2 --master-addr a")
+    assert not good("") and not good("--nnodes 1:1") and not good("--nnodes one") and not good("--nproc-per")
+    assert not good(f"--rdzv-backend c10d {ADDRESS} 29611") and not good(f"--standalone {ADDRESS} 29611")
+    assert not good(f"{ADDRESS} 29611", "python", "-m", "accelerate.commands.launch")
+    for name, value in (("RDZV_BACKEND", "c10d"), ("STANDALONE", "1")):
+        with monkeypatch.context() as patch:
+            patch.setenv(f"PET_{name}", value)
+            assert not good(f"{ADDRESS} 29611")
+    monkeypatch.setenv("PET_MASTER_PORT", "29611")
+    assert good("")
+
+    monkeypatch.setattr(together.psutil.Process, "cmdline", lambda self: (_ for _ in ()).throw(psutil.AccessDenied()))
+    assert not together.safe()
 
 
 def test_a_relative_mirror_is_meant_from_where_one_stands(made, tmp_path, monkeypatch):
@@ -160,6 +200,7 @@ def test_a_relative_mirror_is_meant_from_where_one_stands(made, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RLNLP_MIRROR", "mirror")
     monkeypatch.setenv("WORLD_SIZE", "1")
+    monkeypatch.setattr(together, "safe", lambda: True)
     monkeypatch.setattr(together, "run", lambda given, seed: seen.append(os.environ["RLNLP_MIRROR"]) or True)
     assert together.main(["mini", "ppo", "1", "--root", str(made)]) == 0
     assert seen == [str(tmp_path / "mirror")]

@@ -88,7 +88,9 @@ def given(params: Params) -> dict[str, dict[str, Any]]:
 
 def run(params: Params, jobs: int, gpus: int, seconds: float) -> bool:
     """All stages of a profile; whether all went well and nothing is left. Raises ConfigError on another machine than
-    the one that began, and for more GPUs than are seen here."""
+    the one that began, and for more GPUs than are seen here or than the settings name."""
+    if gpus > 1 and params.device not in ("cpu", "cuda"):
+        raise ConfigError(f"--gpus {gpus}: expected 1, as the settings name one card, device {params.device}")
     if params.device == "cuda" and gpus > (seen := len(cards.visible())) > 0:
         raise ConfigError(f"--gpus {gpus}: expected at most {seen}, as many as this process may use ({cards.VISIBLE})")
     root = (params.folder / params.root).resolve()

@@ -28,7 +28,8 @@ FORMS = {  # how WORKERS may look
     "slurm": (r"slurm:[\w.,-]+", "slurm:partition (JOBS jobs there)"),
 }
 HERE = "127.0.0.1:0"
-PAGE_HERE = ("--no-dashboard", "--dashboard-address", HERE)  # a worker's is plain HTTP, open to all if left alone
+# one task at a time, no memory limit to be paused or killed at, and no page, which would be plain HTTP and open to all
+OF_WORKER = ("--nthreads", "1", "--memory-limit", "0", "--no-dashboard", "--dashboard-address", HERE)
 
 
 def check(workers: str, insecure: bool = False) -> None:
@@ -107,7 +108,7 @@ def slurm(partition: str, jobs: int, scratch: Path, device: str = "cpu") -> Any:
         "processes": 1,  # workers of a job; by its cores there would be several, and `scale` counts them
         "python": f"exec {shlex.quote(sys.executable)}",  # what Slurm tells the batch shell is told to the worker
         "job_script_prologue": [*(prologue or ()), *(f"export {n}={v}" for n, v in variables.items())],
-        "worker_extra_args": [*(arguments or ()), "--nthreads", "1", *PAGE_HERE],  # else as many as its cores
+        "worker_extra_args": [*(arguments or ()), *OF_WORKER],
         "log_directory": logs or str(scratch / "slurm"),
         "scheduler_options": {**(scheduler or {}), "dashboard_address": HERE},
     }

@@ -44,11 +44,11 @@ class Device:
 
     sustained: float
     pass_seconds: float
-    why: str
+    why: str  # in fp32
 
 
 DEVICES = {
-    "cuda": Device(26.8e12, 0.010, "40 % of an H200's 67 in plain fp32, as this package computes: no TF32, no bf16"),
+    "cuda": Device(26.8e12, 0.010, "40 % of an H200's 67 in plain fp32"),
     "cpu": Device(60e9, 0.002, "one thread of an EPYC of 2024, measured; times `threads`"),
 }
 

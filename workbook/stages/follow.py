@@ -65,7 +65,13 @@ def beside(profile: str, root: Path, names: str) -> Iterator[None]:
     command = [sys.executable, "-m", "workbook.stages.follow", profile, "--to", names, "--until-told", "--root", root]
     with open(log, "wb") as out:
         follower = subprocess.Popen(
-            [*map(str, command)], cwd=root, env=environment(), stdin=subprocess.PIPE, stdout=out, stderr=out
+            [*map(str, command)],
+            cwd=root,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,  # Ctrl-C is for us, and it looks once more
         )
     try:
         yield

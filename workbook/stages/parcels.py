@@ -19,18 +19,21 @@ from workbook.runs import conditions
 from workbook.runs.settings import Bring
 from workbook.stages.pipeline import RUNS, key, kind
 from workbook.store import locks
-from workbook.store.files import atomic_write, file_hash, whole
+from workbook.store.files import atomic_write, file_hash, is_sealed, whole
 
 READS = {
     "models": ("data",),
     "variants": ("data", "models"),
     "worlds": (),
 }  # kind of stage -> folders of draws it reads
+OPTIONS = {"tasks at once": "--nthreads 1", "memory limit": "--memory-limit 0"}  # of a worker, see `of_process`
 ALL = ("data", "models", "variants", "worlds")
 FINISHED = ("runs/*/*/final", "tune/*/*/row.json", "*_draw*/*/*/finished")  # in the scratch
 NAME = r"\w[\w.+-]*"
 FOLDERS = rf"(runs/{NAME}/{NAME}/final|{NAME}_draw\d+/{NAME}/{NAME}/finished)"
 INSIDE = re.compile(rf"{FOLDERS}(/{NAME})*")
+SEND_S = 300.0  # seconds that one content may take to a worker; then it is gone
+LOG_BYTES = 8192  # of what a unit printed, its end
 SAFE = re.compile(rf"{FOLDERS}(/{NAME})*/\.?{NAME}|tune/{NAME}/{NAME}/row\.json")
 
 
@@ -52,8 +55,10 @@ def unsent(bring: Bring) -> list[str]:
 
 
 def send(client: Any, address: str, manifest: Mapping[str, str], root: Path) -> None:
-    """Give a worker the contents that it has not. One that is lost meanwhile is not waited for."""
+    """Give a worker the contents that it has not. One that is lost meanwhile is not waited for. Raises TimeoutError for
+    one that does not answer."""
     paths, to = {name: root / path for path, name in manifest.items()}, {"workers": [address], "on_error": "ignore"}
+    to["callback_timeout"] = SEND_S
     for name in client.run(lacking, list(paths), **to).get(address, ()):  # one by one, as they may be large
         client.run(receive, paths[name].read_bytes(), **to)
 
@@ -65,15 +70,16 @@ def own(dask_worker: Any) -> Path:
     return Path(dask_worker.local_directory) / "rlnlp"
 
 
-def at_once() -> dict[str, int]:
-    """Tasks that this process does side by side, which has to be one: folder, output and torch's modes are the
-    process's, and only one unit at a time can have them."""
+def of_process() -> dict[str, Any]:
+    """How many tasks this process does side by side, which has to be one: folder, output and torch's modes are the
+    process's. And what memory Dask allows it: at a limit it is killed, or paused and given nothing, maybe for ever."""
     from distributed import get_worker
 
-    count = 1
+    count, limit = 1, None
     with contextlib.suppress(ValueError):  # the head is no worker
-        count = get_worker().state.nthreads
-    return {"tasks at once": count}
+        worker = get_worker()
+        count, limit = worker.state.nthreads, worker.memory_manager.memory_limit
+    return {"tasks at once": count, "memory limit": f"{limit / 1e9:.1f} GB" if limit else "none"}
 
 
 def lacking(hashes: Iterable[str], dask_worker: Any) -> list[str]:
@@ -109,12 +115,25 @@ def packed(scratch: Path) -> bytes:
     return out.getvalue()
 
 
+def tail(log: Path) -> str:
+    """The end of what a unit printed."""
+    return log.read_bytes()[-LOG_BYTES:].decode("utf-8", errors="replace")
+
+
 # on the head ----------------------------------------------------------------------------------------------------
 
 
+def told(text: str, log: Path) -> None:
+    """Put what a worker's unit printed behind what is in its log here."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "a", encoding="utf-8") as out:
+        out.write(text)
+
+
 def unpack(content: bytes, scratch: Path) -> None:
-    """Put what a worker finished where its stage looks for it, whole; what is there stays. Raises ConfigError where
-    anything else is in it, tarfile.TarError where it is cut short."""
+    """Put what a worker finished where its stage looks for it, whole; what is there, and lacks nothing, stays. Raises
+    ConfigError where anything else is in it, tarfile.TarError where it is cut short, LockError where somebody writes
+    there."""
     if not content:
         return
     scratch.mkdir(parents=True, exist_ok=True)
@@ -129,6 +148,15 @@ def unpack(content: bytes, scratch: Path) -> None:
             with locks.writer_lock(place.parent):
                 if one.is_file():
                     atomic_write(place, one.read_bytes())
-                elif not place.exists():
+                elif not _usable(place, one):
+                    if place.is_symlink():  # to what counts under another key, see `carry.recount`
+                        place.unlink()
                     with whole(place) as fresh:
                         shutil.copytree(one, fresh, dirs_exist_ok=True)
+
+
+def _usable(place: Path, one: Path) -> bool:
+    """Whether what is there is as it was when it was finished, where such things are sealed, and has all that came."""
+    there = {path.relative_to(place) for path in place.rglob("*")}
+    sealed = is_sealed(place) if (one / ".hash").is_file() else place.is_dir()
+    return sealed and {path.relative_to(one) for path in one.rglob("*")} <= there

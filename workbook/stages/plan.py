@@ -32,12 +32,18 @@ RATES = "reports/bench/gpu.json"  # written by `python -m bench.gpu --report`, w
 PRINTED = "printed.yaml"  # beside params.yaml, if a profile has it: rows that the paper's tables print -> run
 
 
-def plan(params: Params, sustained: float, pass_seconds: float, rates: roofline.Rates) -> dict:
+def plan(
+    params: Params,
+    sustained: float,
+    pass_seconds: float,
+    rates: roofline.Rates,
+    why: tuple[str, str] = ("--tflops", "--pass-ms"),
+) -> dict:
     """The whole plan as plain values: what `--json` prints and `plan_text.text` lays out. Rows have Cost's fields, and
     hours.
 
-    sustained: FLOP/s; pass_seconds: beside its arithmetic; rates: of fixed shapes. Raises ConfigError where prompt and
-    response do not fit the model.
+    sustained: FLOP/s; pass_seconds: beside its arithmetic; why: where these two are from; rates: of fixed shapes.
+    Raises ConfigError where prompt and response do not fit the model.
     """
     found = [look(params, *wanted) for wanted in named(params)]
     (policy, reward), worlds = shapes(params, found), world_shapes(params)
@@ -78,6 +84,8 @@ def plan(params: Params, sustained: float, pass_seconds: float, rates: roofline.
         "total": row("all", total([*before.values(), *each.values()])),
         "sustained": sustained,
         "pass_seconds": pass_seconds,
+        "sustained_why": why[0],
+        "pass_why": why[1],
         "ways": reach.ways(units, rates, sustained, pass_seconds, params.device != "cpu"),
         "rates": rates.why,
         "fetch": reach.to_fetch(params, found, policy, reward),
@@ -152,6 +160,20 @@ def measured(params: Params, jobs: int = 2) -> dict | None:
     return {"minutes": sum(map(known.guess, stages)) / 60 / jobs, "jobs": jobs, "stages": len(stages), "timed": timed}
 
 
+def _speed(params: Params, rates: roofline.Rates) -> tuple[float, float, str, str]:
+    """(FLOP/s, seconds of a forward pass beside its arithmetic, where the first is from, and the second), of steps that
+    are not recorded, in fp32."""
+    known = costs.DEVICES[params.device.partition(":")[0]]
+    sustained, step_s, why = known.sustained * params.threads, known.pass_seconds, [known.why, "assumed"]
+    if params.device != "cpu":
+        measured = f"measured in fp32: {RATES}"
+        if rates.sustained:
+            sustained, why[0] = rates.sustained, measured
+        if rates.step_s:
+            step_s, why[1] = rates.step_s, measured
+    return sustained, step_s, f"{why[0]}; --tflops", f"{why[1]}; --pass-ms"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m workbook.stages.plan", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -178,13 +200,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         profile.check(params)
         read_brought(params)
-        device = costs.DEVICES[params.device.partition(":")[0]]
         rates = roofline.rates(args.root / RATES)
-        sustained, pass_seconds = device.sustained * params.threads, device.pass_seconds
-        if params.device != "cpu":
-            sustained, pass_seconds = rates.sustained or device.sustained, rates.step_s or device.pass_seconds
-        sustained = sustained if args.tflops is None else 1e12 * args.tflops
-        found = plan(params, sustained, pass_seconds if args.pass_ms is None else args.pass_ms / 1000, rates)
+        sustained, step_s, *why = _speed(params, rates)
+        if args.tflops is not None:
+            sustained, why[0] = 1e12 * args.tflops, "--tflops"
+        if args.pass_ms is not None:
+            step_s, why[1] = args.pass_ms / 1000, "--pass-ms"
+        found = plan(params, sustained, step_s, rates, tuple(why))
     except ValueError as error:  # ConfigError, ClaimError
         print(error, file=sys.stderr)
         return 1

@@ -5,8 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from workbook.stages.costs import DEVICES
-
 HEAD = ("episodes", "tokens sampled", "trained on", "in evaluation", "PFLOP", "peak GiB")
 
 
@@ -50,11 +48,10 @@ def text(plan: dict) -> str:
         lines += ["", *_report(report, seeds, hours)]
     lines += ["", *_reach(plan, device)]
     lines += ["", "how this is estimated", *[f"  {line}" for line in plan["formula"].splitlines()]]
-    lines += [
-        f"  {hours}: FLOPs at {plan['sustained'] / 1e12:g} TFLOP/s (default: {DEVICES[device].why}; --tflops), and",
-        f"  {1000 * plan['pass_seconds']:g} ms a forward pass, a backward one as two: small batches wait for Python "
-        "(--pass-ms).",
-    ]
+    rate = f"{hours}: FLOPs at {plan['sustained'] / 1e12:.3g} TFLOP/s ({plan['sustained_why']}), and "
+    rate += f"{1000 * plan['pass_seconds']:.3g} ms a forward pass ({plan['pass_why']}), a backward one as two: "
+    rate += "small batches wait for Python."
+    lines += textwrap.wrap(rate, 118, initial_indent="  ", subsequent_indent="  ")
     if m := plan["measured"]:
         lines.append(
             f"  By earlier stages on this machine: about {m['minutes']:.0f} minutes with {m['jobs']} side by side "

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from rlnlp.settings import ConfigError
-from workbook.stages import afterwards, cards, carry, cluster, digests, follow, forkserver
+from workbook.stages import afterwards, begun, cards, carry, cluster, digests, follow, forkserver
 from workbook.stages.command import status
 from workbook.stages.pipeline import COLLECT, RUNS, Pipeline, key, kind, with_followers
 from workbook.stages.progress import clock, in_words, to_do
@@ -78,6 +78,8 @@ def reproduce(
         sweep, device = None, (values or {}).get("device", "cpu")
         if workers and not reports_only:
             sweep, jobs = staffed(held, workers, jobs, folder, scratch, device)
+        elif not reports_only and (scratch / begun.KEPT).is_file() and cards.there(device):
+            print("".join(f"{line}\n" for line in begun.alone(cards.machine(device), scratch)), end="", flush=True)
         first, slots = [*order] or pipeline.order(), cards.slots(device)
         scheduler = Scheduler(folder, scratch, needs, changed, jobs, every, variables, first, sweep, slots)
         announce(scheduler, pipeline, workers)
@@ -226,6 +228,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--root", type=Path, default=Path("."), help="folder of the repository")
     parser.add_argument("--tied", action="store_true", help="end when the process that started this one ends (make)")
     args = parser.parse_args(argv)
+    if args.reports and (args.workers or args.log):
+        parser.error("--reports starts no run: expected it without --workers and --log")
     root = args.root.resolve()
     folder = root if args.profile == "mini" else root / "profiles" / args.profile
     if not (folder / "dvc.yaml").is_file():
@@ -235,7 +239,7 @@ def main(argv: list[str] | None = None) -> int:
 
     def work() -> bool:
         scratch, jobs = root / ".scratch" / args.profile, max(1, args.jobs)
-        with follow.beside(args.profile, root, "" if args.reports else args.log):
+        with follow.beside(args.profile, root, args.log):
             return reproduce(folder, scratch, jobs, reports_only=args.reports, workers=args.workers)
 
     try:

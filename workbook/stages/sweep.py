@@ -11,7 +11,7 @@ import shutil
 import tarfile
 import time
 from collections import Counter
-from collections.abc import Callable, KeysView
+from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
 from functools import cached_property
 from pathlib import Path
@@ -20,13 +20,14 @@ from uuid import uuid4
 
 from rlnlp.settings import ConfigError
 from workbook.runs import conditions
-from workbook.stages import carry, parcels, units
+from workbook.stages import begun, carry, parcels, units
 from workbook.stages.nb import ONLY_ASKED, ONLY_TRIED
 from workbook.stages.pipeline import RUNS, key, kind
 from workbook.stages.processes import ONE_THREAD
 from workbook.stages.progress import progress_of
 from workbook.stages.units import Outcome, Unit
 from workbook.store.files import atomic_json, atomic_write, read_json
+from workbook.store.locks import LockError
 
 FETCH_S = 600.0  # seconds that what a worker finished may take to come, policies among it; then it is gone
 TRIES = 3  # of a unit, where workers lack something, or die before it got further
@@ -50,7 +51,8 @@ class Sweep:
         self.asking, self.unsent = (str(mark), given.task.name, given.device), parcels.unsent(given.bring)
         self.asked: dict[str, Any] = {}  # address -> future of what a worker says of itself, None once it is judged
         self.workers: dict[str, dict[str, Any]] = {}  # those that may take part
-        self.had: set[Any] = set()  # names of workers that a cluster of ours once had
+        self.had: dict[Any, str] = {}  # name of a worker that could take part, and has not ended -> kind of machine
+        self.refused: dict[Any, str] = {}  # name of a worker -> why
         self.busy: dict[str, tuple[Unit, Any]] = {}
         self.queue: list[Unit] = []
         self.open: dict[str, set[Unit]] = {}  # stage -> its units that are not done
@@ -99,7 +101,9 @@ class Sweep:
     def progress(self) -> None:
         """Say what runs where, and what waits for whom."""
         for address, (unit, _) in self.busy.items():
-            self.say(f"{named(unit)} on {address}: {progress_of(self.scratch / units.log_of(unit))}")
+            shared = self.workers.get(address, {}).get("shared")  # else its log comes at the end
+            bar = f": {progress_of(self.scratch / units.log_of(unit))}" if shared else ", in a folder of its own"
+            self.say(f"{named(unit)} on {address}{bar}")
         kinds = {worker["machine"] for worker in self.workers.values()}
         if self.queue and not kinds:
             logs = self.scratch / "slurm"  # see `cluster.slurm`
@@ -119,20 +123,21 @@ class Sweep:
         ours = self.client.cluster
         return len(ours.worker_spec if ours else self._seen())
 
-    def _seen(self) -> KeysView[str]:
+    def _seen(self) -> Mapping[str, Any]:
+        """Address -> what Dask knows of a worker. Its `scheduler_info` now and then names none, as it looks where every
+        two seconds the client puts what it asks for itself, which is no worker."""
+        asked = {"n_workers": -1, "callback_timeout": FETCH_S}
         try:
-            return self.client.scheduler_info(n_workers=-1)["workers"].keys()
-        except OSError as error:
+            return self.client.sync(self.client.scheduler.identity, **asked)["workers"]
+        except (OSError, AttributeError) as error:  # AttributeError: the client has given it up
             raise ConfigError(f"Dask's scheduler is gone ({error}); the same command continues with another") from error
 
     def _look(self) -> None:
         seen = self._seen()
-        if self.client.cluster:  # started here; None where workers are someone else's
-            self._renew(self.client.cluster)
-        for address in self.asked.keys() - seen:
+        for address in self.asked.keys() - seen.keys():
             del self.asked[address]
             self.workers.pop(address, None)
-        for address in seen - self.asked.keys():
+        for address in seen.keys() - self.asked.keys():
             self.asked[address] = self._submit(address, units.about, *self.asking)
         for address in [a for a, future in self.asked.items() if future and future.done()]:
             future, self.asked[address] = self.asked[address], None
@@ -143,20 +148,31 @@ class Sweep:
             why = units.differs(self.head, facts) if facts else [error]
             if facts and not facts["shared"]:
                 why += self.unsent
+            name = seen[address].get("name", address)
             if why:
+                self.refused[name] = why[0]
+                self.had.pop(name, None)
                 self.say(
                     f"worker {address} is refused: {'; '.join(why[:3])}{f'; {len(why) - 3} more' * (len(why) > 3)}"
                 )
             else:
-                self.workers[address] = facts
+                self.workers[address], self.had[name] = facts, facts["machine"]
+                self.refused.pop(name, None)
+        if self.client.cluster:  # started here; None where workers are someone else's
+            self._renew(self.client.cluster)
 
     def _renew(self, cluster: Any) -> None:
-        """Ask for others in place of workers that were there and ended, as Slurm's jobs do at their time limit; Dask
-        does so only when it is told the size again."""
-        self.had |= cluster.workers.keys()
-        ended = self.had & (cluster.worker_spec.keys() - cluster.workers.keys())
-        if self.queue and ended:
-            self.had -= ended
+        """Ask for others in place of workers that could have done what waits, and ended, as Slurm's jobs do at their
+        time limit; Dask does so only when it is told the size again. Raises ConfigError where all are refused."""
+        wanted = cluster.worker_spec.keys()
+        if self.queue and wanted and wanted <= self.refused.keys():
+            why = next(iter(self.refused.values()))
+            raise ConfigError(
+                f"all workers that were asked for are refused ({len(wanted)}), the first because of {why}"
+            )
+        ended = [name for name in self.had.keys() & (wanted - cluster.workers.keys()) if self._next(self.had[name])]
+        if ended:
+            self.had = {name: machine for name, machine in self.had.items() if name not in ended}
             self.say(f"workers ended: {len(ended)}; others are asked for (units that wait: {len(self.queue)})")
             cluster.scale(len(cluster.worker_spec))
 
@@ -178,30 +194,54 @@ class Sweep:
             self.places[str(unit.draw)] = machine
             atomic_json(self.scratch / PLACES, self.places)
         manifest = None
-        if not shared:
+        if shared:
+            self._by(machine, unit)
+        else:
             manifest = parcels.inputs(*unit, self.root, self.folder)
-            parcels.send(self.client, address, manifest, self.root)
+            try:
+                parcels.send(self.client, address, manifest, self.root)
+            except TimeoutError:
+                self._gone(address)
+                self._after(unit, Outcome(f"{address}: {GONE}", again=True), gone=True)
+                return
         places = [str(path.relative_to(self.root)) for path in (self.folder, self.scratch)]
         self.busy[address] = unit, self._submit(address, leaving.run, tuple(unit), str(self.root), *places, manifest)
 
+    def _by(self, machine: str, unit: Unit) -> None:
+        """A unit goes to a kind of machine: states that another kind left of it do not count."""
+        if before := begun.by(machine, *unit, self.scratch, self.head["machine"]):
+            self.say(f"{named(unit)} {begun.anew(before)}")
+
+    def _gone(self, address: str) -> None:
+        """It is asked anew, if it is still there."""
+        self.asked.pop(address, None)
+        self.workers.pop(address, None)
+
     def _end(self, unit: Unit, future: Any, address: str) -> None:
         found, error = fetched(future)
-        if gone := error == GONE:  # it is asked anew, if it is still there
-            self.asked.pop(address, None)
-            self.workers.pop(address, None)
+        if gone := error == GONE:
+            self._gone(address)
         outcome = Outcome(f"{address}: {error}", again=True) if error else Outcome(*found)
         if error:
             future.cancel()
+        if outcome.log:
+            parcels.told(outcome.log, self.scratch / units.log_of(unit))
         try:
             parcels.unpack(outcome.packed, self.scratch)
-        except (ConfigError, tarfile.TarError) as wrong:  # one bad parcel is that worker's, and no reason to end
+        except (ConfigError, tarfile.TarError, LockError) as wrong:  # no reason to end: one bad parcel is that worker's
             outcome = Outcome(f"{address}: {wrong}", again=True)
+        self._after(unit, outcome, gone)
+
+    def _after(self, unit: Unit, outcome: Outcome, gone: bool) -> None:
+        """Of a unit that a worker has ended, or failed at: it is done, goes to another, or to the head."""
         if not (gone and self._further(unit)):
             self.failed[unit] += bool(outcome.error)
         if outcome.again and self.failed[unit] < TRIES:
             self.queue.insert(0, unit)
             self.say(f"{named(unit)} goes to another worker ({outcome.error})")
             return
+        if outcome.error:
+            self._by(self.head["machine"], unit)
         self.open[unit.stage].discard(unit)
         self.say(
             f"{named(unit)} " + (f"failed ({outcome.error}); the head tries it itself" if outcome.error else "done")

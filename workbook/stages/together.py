@@ -4,8 +4,9 @@
         -m workbook.stages.together PROFILE CONDITION SEED
 
 Without these three options torchrun listens in all networks for its own rendezvous, and unpickles what it is sent:
-whoever reaches that port runs any program in your name. So it is refused, unless INSECURE=1 is in the environment. The
-port that is left, 29611, is unencrypted and open to all, and unpickles nothing, as far as torch's code was read.
+whoever reaches that port runs any program in your name. So it is refused, as its command is read, unless INSECURE=1 is
+in the environment. The port that is left, 29611, is unencrypted and open to all, and unpickles nothing, as far as
+torch's code was read.
 
 The setting `shards` says in how many parts a batch is sampled and learned from; the processes share them. Any number
 that divides it gives the same bits, one process (which needs no torchrun: `make reproduce`) among them. The first
@@ -18,12 +19,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import os
 import sys
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
+import psutil
 import torch
 from torch import Tensor, distributed
 
@@ -35,6 +38,33 @@ from workbook.stages.processes import mirror
 
 TORCHRUN = "torchrun --rdzv-backend static --master-addr 127.0.0.1 --master-port 29611 --nproc-per-node N"
 PATIENCE = timedelta(days=1)  # the others wait while the first one evaluates
+
+
+def without_rendezvous(command: Sequence[str]) -> bool:
+    """Whether a process is a torchrun that, by its command and PET_* variables, opens no rendezvous of its own: `run`
+    of torch.distributed.run takes c10d where it is asked for, by --standalone too, and on one host without a port."""
+    from torch.distributed.run import get_args_parser, parse_min_max_nnodes
+
+    words = [os.path.basename(word) for word in command]
+    begins = [place for place, word in enumerate(words[:4]) if word in ("torchrun", "torch.distributed.run")]
+    if not begins:
+        return False
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            given, _ = get_args_parser().parse_known_args(command[begins[0] + 1 :])
+        alone = parse_min_max_nnodes(given.nnodes)[1] == 1
+    except (SystemExit, ValueError, RuntimeError):
+        return False
+    place = given.rdzv_endpoint or given.master_port is not None or not alone
+    return given.rdzv_backend == "static" and not given.standalone and bool(place)
+
+
+def safe() -> bool:
+    """Whether what started this process is such a torchrun; not where that cannot be read."""
+    try:
+        return without_rendezvous(psutil.Process().parent().cmdline())
+    except (psutil.Error, AttributeError):  # AttributeError: it is gone
+        return False
 
 
 class Processes:
@@ -89,8 +119,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser.parse_args(argv)
     if "WORLD_SIZE" not in os.environ:
         parser.error(f"it is started by {TORCHRUN} -m workbook.stages.together ...")
-    if os.environ.get("TORCHELASTIC_RUN_ID", "none") != "none" and os.environ.get("INSECURE") != "1":
-        why = "whoever reaches the port of torchrun's own rendezvous can run any program in your name"
+    if os.environ.get("INSECURE") != "1" and not safe():
+        why = (
+            "this torchrun opens a rendezvous of its own, or its command cannot be read: whoever reaches that port can "
+        )
+        why += "run any program in your name"
         parser.error(f"{why}. Use {TORCHRUN}, or say INSECURE=1 in a network that is yours alone")
     folder = args.root / ("" if args.profile == "mini" else f"profiles/{args.profile}")
     try:

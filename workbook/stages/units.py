@@ -22,7 +22,7 @@ from workbook.stages.processes import ONE_THREAD
 from workbook.store import identity
 from workbook.store.fingerprint import libraries
 
-ADVICE = {"GPU": f"; {cards.ADVICE}", "tasks at once": "; start it with --nthreads 1"}  # where head and worker differ
+ADVICE = {"GPU": f"; {cards.ADVICE}", **{n: f"; start it with {o}" for n, o in parcels.OPTIONS.items()}}  # of `differs`
 
 
 class Unit(NamedTuple):
@@ -31,11 +31,10 @@ class Unit(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """error: its last line, empty if all went well; again: it may go well elsewhere; packed: tar, of own folders."""
-
-    error: str = ""
-    again: bool = False
-    packed: bytes = b""
+    error: str = ""  # its last line, empty if all went well
+    again: bool = False  # it may go well elsewhere
+    packed: bytes = b""  # of a worker's own folder: a tar of what is finished
+    log: str = ""  # of its own folder: the end of what it printed
 
 
 def has(stage: str) -> bool:
@@ -65,7 +64,7 @@ def about(mark: str, task: str, device: str = "cpu") -> dict[str, Any]:
     for module in dict.fromkeys(name.partition(":")[0] for name in known):
         importlib.import_module(module)
     same = {name: os.environ.get(name, "not set") for name in ONE_THREAD}
-    same |= {**libraries(), **cards.in_keys(device), **parcels.at_once()}
+    same |= {**libraries(), **cards.in_keys(device), **parcels.of_process()}
     return {"same": same, "code": known, "machine": cards.machine(device), "shared": Path(mark).is_file()}
 
 
@@ -108,12 +107,11 @@ def run(
 ) -> tuple:
     """`work`, what it prints into a file; an `Outcome`, as plain values. unit: a `Unit`, the same.
 
-    folder, scratch: of the profile, below root; manifest: of what the unit reads, where root is not here.
-    """
+    folder, scratch: of the profile, below root; manifest: of what the unit reads, where root is not here."""
     from workbook.stages.one_draw import OF_THE_MACHINE
 
     unit, base = Unit(*unit), Path(root) if manifest is None else parcels.laid(manifest)
-    log = base / scratch / log_of(unit)
+    log, line, again = base / scratch / log_of(unit), "", False
     log.parent.mkdir(parents=True, exist_ok=True)
     with open(log, "a", encoding="utf-8") as out, contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
         try:
@@ -121,8 +119,9 @@ def run(
         except Exception as error:
             traceback.print_exc()
             line = " ".join("".join(traceback.format_exception_only(error)).split())[:300]
-            return tuple(Outcome(line, isinstance(error, OF_THE_MACHINE)))
-    return tuple(Outcome(packed=b"" if manifest is None else parcels.packed(base / scratch)))
+            again = isinstance(error, OF_THE_MACHINE)
+    sent = () if manifest is None else (parcels.packed(base / scratch), parcels.tail(log))
+    return (line, again, *sent)
 
 
 def log_of(unit: Unit) -> str:
