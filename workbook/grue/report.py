@@ -101,8 +101,9 @@ def write(
         parts += [f"## {figure.title}", f"![{alt}]({figure.name}.svg)", figure.read]
     for task in (task for task in tasks if task.name in found.rows):
         paid = ours.reward(task) if ours else task.reward
-        head, *tables = _task(found, task, paid, [one for one in samples if one["task"] == task.name])
-        parts += [head, *([NOTHING] if task.name in nothing else ()), *tables]
+        vain = task.name in nothing  # so are its texts
+        head, *tables = _task(found, task, paid, [one for one in samples if one["task"] == task.name and not vain])
+        parts += [head, *([NOTHING] if vain else ()), *tables]
     atomic_write(out / "leaderboard.md", "\n\n".join([*parts, *further]) + "\n")
     if verdicts:
         write_table(out / "claims.csv", claims.table(verdicts, found))

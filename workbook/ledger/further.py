@@ -1,6 +1,6 @@
 """Tests of a registered design's claims that it cannot make, or not with as many points, from profiles that can.
 
-    python -m workbook.ledger further      # reports/further.csv and .md, from the committed tables
+    python -m workbook.ledger further      # reports/further.csv.xz and .md, from the committed tables
 
 The profiles are those that run the design's first draws and enough of them for words. What is here was looked at after
 the design's words were known, each test at 5 %, whatever their number: no word of a claim is taken from it.
@@ -30,6 +30,7 @@ from workbook.statistics.rule import decide
 from workbook.store.files import atomic_write
 from workbook.store.tables import read_table, write_table
 
+PAGE = "further.md"
 COLUMNS = ["claim", "profile", "in_design", *(field.name for field in fields(Component))]
 HEAD = """# Tests that only other profiles can make
 
@@ -38,8 +39,8 @@ their axis, in a profile that runs its first draws: {profiles}. They were looked
 each at 5 %, though they are many. So no claim's word is taken from them; a claim whose word would be another with more
 points or runs is no firmer than that. Words of single tests: {words}.
 
-Differences are in the metric's unit with their 95 % interval, effects in yardsticks. [The table](further.csv); made by
-`python -m workbook.ledger further`. [The design's own tests]({design}/claims/claims.md)."""
+Differences are in the metric's unit with their 95 % interval, effects in yardsticks.
+[The table](further.csv.xz); made by `python -m workbook.ledger further`. [The design's own tests]({design}/claims/claims.md)."""
 
 
 def found(root: Path) -> list[dict[str, Any]]:
@@ -98,7 +99,7 @@ def write(root: Path) -> Path:
         profiles=", ".join(f"`{profile}` ({count})" for profile, count in each.items()),
         words=counted(dict(Counter(row["word"] for row in rows).most_common())),
     )
-    page = (reports / FURTHER).with_suffix(".md")
+    page = reports / PAGE
     atomic_write(page, f"{head}\n\n{markdown(table(rows))}\n")
     return page
 

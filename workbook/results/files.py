@@ -12,7 +12,7 @@ PER_SEED, CURVES, CONDITIONS, FACTS = "per_seed.csv", "curves.csv", "conditions.
 SAMPLES, EPISODES = "samples.jsonl", "episodes.json"
 TEXTS_OF_A_SEED = 5  # of each seed, that pages show
 DRAWS = "draws.csv.xz"  # of a registered design, in the place of the others
-FURTHER = "further.csv"  # in reports: tests of a registered design's claims that only other profiles can make
+FURTHER = "further.csv.xz"  # in reports: tests of a registered design's claims that only other profiles can make
 REGISTERED = "registered.json"  # in reports: the words of registered designs
 LEARNING_CURVES, METRICS = "learning_curves.csv", "metrics.json"  # for DVC's plot and its comparison of versions
 

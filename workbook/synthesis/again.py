@@ -36,7 +36,7 @@ APART = (
 
 
 TESTS = (
-    "Each claim's deciding tests on the same {n} draws, of {design} and of {other} ([by_test.csv](by_test.csv)): of "
+    "Each claim's deciding tests on the same {n} draws, of {design} and of {other} ([table](by_test.csv.xz)): of "
     "{count} tests of {claims} claims, {signs} have an effect of another sign{which}. Where effects are in yardsticks, "
     "the two differ by {median} (median) and at most {most} ({where}). {n} draws have no words; the design has more."
 )

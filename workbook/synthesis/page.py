@@ -176,7 +176,7 @@ def _by_test(out: Path, claims: Mapping[str, Claim], design: Source, sources: Se
     rows = [row for other in drawn for row in again.by_test(claims, design, other)]
     if not rows:
         return []
-    files.write(out / "by_test.csv", rows)
+    files.write(out / "by_test.csv.xz", rows)
     return [again.of_tests(rows, design, drawn[0])]
 
 
