@@ -40,7 +40,8 @@ each at 5 %, though they are many. So no claim's word is taken from them; a clai
 points or runs is no firmer than that. Words of single tests: {words}.
 
 Differences are in the metric's unit with their 95 % interval, effects in yardsticks.
-[The table](further.csv.xz); made by `python -m workbook.ledger further`. [The design's own tests]({design}/claims/claims.md)."""
+[The table](further.csv.xz); made by `python -m workbook.ledger further`.
+[The design's own tests]({design}/claims/claims.md)."""
 
 
 def found(root: Path) -> list[dict[str, Any]]:
