@@ -28,6 +28,12 @@ MAY_END = (
 )
 
 
+REFUSED = (
+    "Supervised training has a rate in `reviews` that the rule which chose PPO's would have refused, and most of what "
+    "it loses there in language [is that rate's doing](/docs/findings/real_reviews.md)."
+)
+UNCHOSEN = "reviews"  # the profile whose supervised rate was not chosen on its own model
+
 PAID = ("C09", "C11", "C13", "C14")  # about a DQN
 KL_PAID = (
     "The DQN of these tests is paid a KL reward, which the report's is not; "
@@ -49,6 +55,8 @@ def page(found: Committed, claim: str, drawn: Sequence[str] = ()) -> str:
     ]
     if any(supervised(found, profile, row) for profile, row in rows.items()):
         parts.insert(2, MAY_END)
+    if UNCHOSEN in rows and supervised(found, UNCHOSEN, rows[UNCHOSEN]):
+        parts.insert(3, REFUSED)
     if claim in PAID and rows:
         parts.insert(2, KL_PAID)
     if rows:
