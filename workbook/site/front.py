@@ -17,7 +17,7 @@ from workbook.ledger.published import published_yardstick
 from workbook.results.files import FACTS
 from workbook.results.tables import join, markdown, signed
 from workbook.site import effects, picture
-from workbook.site.committed import DESIGN, SAME, Committed
+from workbook.site.committed import DESIGN, DRAWN, SAME, Committed
 
 BEGIN, END = "<!-- front: python -m workbook.site readme -->", "<!-- end of front -->"
 FIVE = {  # claim: the test whose numbers stand in the table
@@ -55,12 +55,14 @@ def test(found: Committed, claim: str, name: str) -> Mapping[str, Any]:
 
 
 def lines(found: Committed) -> str:
-    """What was found, in three sentences that need no term of the field, with the scale it was found at."""
+    """What was found: what a setting decides, then in three sentences that need no term of the field, with the scale
+    it was found at."""
     gamed, forgot = test(found, "P01", "ppo score"), test(found, "P01", "ppo human perplexity")
     lead, draws = test(found, "P04", FIVE["P04"]), {row["seeds"] for row in found.ledgers[DESIGN].values()}
     own, nucleus = (test(found, "P04", n) for n in ("each with its own decoding", "against ppo in its own nucleus"))
     return "\n".join(
         [
+            length(found),
             "- **Paid for a score alone, these models unlearn the language they were trained on.** Trained without a "
             f"penalty on drifting, a model ends {effects.raw(gamed)} higher in score (0 to 1) than trained with it, "
             f"and finds a word of ordinary reviews {math.exp(forgot['difference']):.1f} times less likely. "
@@ -72,6 +74,18 @@ def lines(found: Committed) -> str:
             f"- **The scale is small.** {min(draws)} to {max(draws)} draws, each with its own models of "
             f"{weights(found):,} weights on generated film reviews; they say nothing of large models.",
         ]
+    )
+
+
+def length(found: Committed) -> str:
+    """What becomes of the discount's effect where texts may not end (claim O01)."""
+    free, fixed = test(found, "O01", "free length"), test(found, "O01", "fixed length")
+    turns = " turns at half the budget;" * bool(found.ledgers[DESIGN]["O01"]["turns"])
+    return (
+        "- **Whether texts may end decides the sign of the discount's effect** ([O01, P20 to P22]"
+        "(docs/findings/length.md)): γ = 1, not 0.95, changes PPO's log-perplexity of human text by "
+        f"{effects.raw(free)} nats where they may, by {effects.raw(fixed)} where not. "
+        f"{free['n']} draws;{turns} `{DRAWN}`'s four give no word."
     )
 
 

@@ -120,10 +120,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "WORLD_SIZE" not in os.environ:
         parser.error(f"it is started by {TORCHRUN} -m workbook.stages.together ...")
     if os.environ.get("INSECURE") != "1" and not safe():
-        why = (
-            "this torchrun opens a rendezvous of its own, or its command cannot be read: whoever reaches that port can "
-        )
-        why += "run any program in your name"
+        why = "this torchrun opens a rendezvous, or its command cannot be read: whoever reaches that port can run any "
+        why += "program in your name"
         parser.error(f"{why}. Use {TORCHRUN}, or say INSECURE=1 in a network that is yours alone")
     folder = args.root / ("" if args.profile == "mini" else f"profiles/{args.profile}")
     try:
